@@ -1,10 +1,10 @@
-# make course   set up what a learner needs, then open the tour in JupyterLab
+# make course   install what a learner needs, then open the tour in JupyterLab
 #               (on a server: make course ARGS=--no-browser)
-# make test     set up everything, then run the linter, the import rules, and all tests
-# make site     set up everything, then build the website in build/site/_build/html
+# make test     install everything, then run the linter, check the import rules, and run all tests
+# make site     install everything, then build the website in build/site/_build/html
 #
-# Setup creates .venv with exact versions: the ones in requirements.txt for a learner, and the ones in requirements/ for everything
-# else. It runs again only when these files change. To choose a Python version: make course PYTHON=/path/to/python3.12
+# Setup creates .venv with exact versions, from requirements.txt for a learner and from requirements/ for everything else. It runs
+# again only when these files change. To choose a Python version: make course PYTHON=/path/to/python3.12
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 course: $(READY)
 	@$(BIN)/transformer-lab open $(ARGS)
 
-# One worker per core, with one thread each. ARGS="-n 0" runs the tests one after another and shows their output.
+# Run one worker per core (at most 8), with one thread each. ARGS="-n 0" runs the tests one after another and shows their output.
 test: lint
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
@@ -42,10 +42,10 @@ clean:
 LEARNER_SIZE := 430 MB on Linux (x86-64) with the CPU build of PyTorch, or 250 MB on macOS (arm64)
 SIZE_OF_ALL := 540 MB on Linux (x86-64) with the CPU build of PyTorch
 
-# $(1): the file with the versions. $(2): the size of the download.
+# $(1): the file with the versions. $(2): the download size.
 #
-# A working .venv is updated; if its Python no longer works, it is created again. The stamp is written last, so an interrupted
-# setup runs again. setuptools is pinned, so installing the package itself doesn't download anything.
+# A working .venv is updated. If its Python no longer works, .venv is created again. The stamp is written last, so that an
+# interrupted setup runs again. setuptools is pinned, so installing the package itself doesn't download anything.
 define set_up
 	@$(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  found=; for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \

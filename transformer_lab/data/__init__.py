@@ -1,4 +1,4 @@
-"""From sentences to batches: corpora, tokenizers, vocabularies, byte-pair encoding, and batches."""
+"""Turn sentences into batches: corpora, tokenizers, vocabularies, byte-pair encoding, and padding."""
 
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch, token_batches
 from transformer_lab.data.byte_pairs import apply_bpe, learn_bpe

@@ -57,13 +57,13 @@ class Batch:
         return replace(self, source=copy_to(self.source, device), target=copy_to(self.target, device))
 
     def repeated(self, times: int) -> "Batch":
-        """Return a batch that repeats all pairs `times` times. With dropout, the model sees each copy differently."""
+        """Return a batch with all pairs repeated `times` times. Dropout is different for each copy of a pair."""
         source, target = self.source.repeat(times, 1), self.target.repeat(times, 1)  # (times * batch, length)
         return replace(self, source=source, target=target, indices=self.indices * times)
 
 
 def copy_to(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Return the tensor on `device`. Copies to a GPU use pinned memory, so that the CPU does not wait for them."""
+    """Return the tensor on `device`. Copying to a GPU uses pinned memory, so that the CPU does not have to wait."""
     if torch.device(device).type == "cuda" and not tensor.is_cuda:
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
@@ -79,7 +79,7 @@ def bucketed_batches(
     """Return all pairs in padded batches of similar length, with at most `max_tokens` cells on each side of a batch.
 
     The length of a pair is that of its longer side. With a generator, pairs of the same length are shuffled and the
-    batches come in random order, so every epoch is different. Without one, the order is by length and always the same.
+    batches are in random order, so every epoch is different. Without one, the order is always the same: by length.
 
     Raises:
         ValueError: The numbers of sources and targets differ, or a sentence is longer than `max_tokens`.
@@ -89,7 +89,7 @@ def bucketed_batches(
     pairs = list(range(len(sources)))
     if generator is not None:
         pairs = torch.randperm(len(sources), generator=generator).tolist()
-    # Among pairs of the same length, put those with the longer target first: this saves a sixth of the padding.
+    # Among pairs of the same length, put those with a longer target first, which saves a sixth of the padding.
     pairs.sort(key=lambda pair: len(sources[pair]) >= len(targets[pair]))
     longer_side = [max(len(sources[pair]), len(targets[pair])) for pair in pairs]
     groups = [[pairs[position] for position in group] for group in token_batches(longer_side, max_tokens)]

@@ -1,10 +1,10 @@
-"""The corpus `captions`: 50,000 German and English picture captions, so that the course needs no download.
+"""The corpus `captions`: 50,000 synthetic picture captions in German and English, so that the course needs no download.
 
 The captions are about people, animals, clothes, places, and actions, like those of Multi30k (Elliott et al. 2016). They
 come from a grammar (`tools/captions`) with everything that makes German hard: three genders, three ways to inflect an
-adjective, verbs in second position in a main clause and at the end of a subordinate one, prefixes that separate from
-their verbs, prepositions that merge with articles. Every sentence has exactly one translation, so a small model can
-learn the whole language in a minute. Every pair also has its true word alignment, which no corpus of real captions has.
+adjective, verbs in second position in main clauses and at the end of subordinate clauses, separable verb prefixes, and
+contractions of prepositions and articles. Every sentence has exactly one translation, so a small model can learn the
+whole language in a minute. Every pair also has its true word alignment, which no corpus of real captions has.
 
 `captions.tsv.xz` has one pair per line: the German sentence, the English sentence, and the alignment.
 """
@@ -21,12 +21,12 @@ FILE = Path(__file__).with_name("captions.tsv.xz")
 
 @dataclass(frozen=True)
 class Caption:
-    """A German sentence, its English translation, and which words translate which.
+    """A German sentence, its English translation, and their word alignment.
 
-    `links` is the alignment as written in the file, "0-0 1-2": German word 0 goes with English word 0, and German
-    word 1 with English word 2. A contracted preposition is linked to the preposition and the article, each part of a
-    separable verb to every part of the English verb, a compound to all its English words, and punctuation to
-    punctuation. Only a comma that the other language doesn't use has no link.
+    `links` is the alignment as written in the file. "0-0 1-2" links German word 0 to English word 0, and German word 1
+    to English word 2. A contracted preposition is linked to the preposition and the article, each part of a separable
+    verb to every part of the English verb, a compound to all of its English words, and punctuation to punctuation. Only
+    a comma that the other language does not use has no link.
     """
 
     german: str
@@ -35,7 +35,7 @@ class Caption:
 
     @property
     def german_tokens(self) -> tuple[str, ...]:
-        """The words and punctuation marks, split as spaCy's rule-based tokenizer splits them."""
+        """The words and punctuation marks, split as in spaCy's rule-based tokenizer."""
         return _tokens(self.german)
 
     @property
@@ -44,7 +44,7 @@ class Caption:
 
     @cached_property
     def alignment(self) -> tuple[tuple[int, int], ...]:
-        """The links `(German index, English index)`, sorted."""
+        """The links as `(German index, English index)`, sorted."""
         pairs = (link.split("-") for link in self.links.split())
         return tuple((int(german), int(english)) for german, english in pairs)
 
@@ -61,7 +61,7 @@ class CaptionSplits:
 
 
 def caption_lines() -> list[str]:
-    """Return the lines of the file: German, English, and links, separated by tabs.
+    """Return the lines of the file. Each has the German sentence, the English sentence, and the links, tab-separated.
 
     Raises:
         InputError: The file is missing or damaged.
@@ -74,12 +74,16 @@ def caption_lines() -> list[str]:
 
 
 def load_captions() -> list[Caption]:
-    """Return all captions, in file order. No German and no English sentence occurs twice."""
+    """Return all captions, in file order. No German or English sentence occurs twice.
+
+    Raises:
+        InputError: As in `caption_lines`.
+    """
     return [Caption(*line.split("\t")) for line in caption_lines()]
 
 
 def caption_splits(train: int = 48_000, validation: int = 1000, test: int = 1000) -> CaptionSplits:
-    """Return training, validation, and test captions that share no German and no English sentence.
+    """Return training, validation, and test captions that share no German or English sentence.
 
     The test set does not depend on the other two sizes, so you can compare models trained on different amounts of data.
 

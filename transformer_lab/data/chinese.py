@@ -1,8 +1,8 @@
-"""Chinese text: recognize its characters and remove the spaces that Chinese does not use."""
+"""Recognize Chinese characters, and remove spaces that Chinese does not use."""
 
 import re
 
-# Unified ideographs and their extensions, compatibility ideographs, radicals, 〇 and 々: Unicode's script Han.
+# The Unicode script Han: unified ideographs and their extensions, compatibility ideographs, radicals, 〇, and 々.
 HAN = (
     "\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufad9"
     "\U00020000-\U0002fa1d\U00030000-\U0003347f"
@@ -25,9 +25,9 @@ def starts_in_chinese(sentence: str) -> bool:
 
 
 def without_needless_spaces(sentence: str) -> str:
-    """Remove the spaces between two Chinese characters and next to full-width punctuation.
+    """Remove spaces between two Chinese characters and next to full-width punctuation.
 
-    Chinese is written without these spaces; they come from typing, typesetting, and word segmenters. A space between a
-    Chinese character and a Latin letter or a digit is a matter of style and is kept.
+    Chinese is written without these spaces. They come from typing, typesetting, and word segmenters. A space between a
+    Chinese character and a Latin letter or a digit is a matter of style, so it is kept.
     """
     return sentence if sentence.isascii() else _NEEDLESS_SPACE.sub("", sentence)

@@ -1,4 +1,4 @@
-"""Sentence pairs for training, validation, and testing: included, downloaded, or the user's own."""
+"""Sentence pairs for training, validation, and testing: included, downloaded, or your own."""
 
 import csv
 import gzip
@@ -42,7 +42,7 @@ MULTI30K_SHA256 = {
 
 VALIDATION_NAMES = ("val", "valid", "validation", "dev")
 CAMPAIGN_SET = re.compile(r".+\.((?:dev|tst)\w*)\.(\w+-\w+)\.(\w+)\.xml")  # IWSLT17.TED.tst2010.en-de.de.xml
-HELD_OUT = 1000  # pairs for validation and the same number for testing, but at most 5 % of a table each
+HELD_OUT = 1000  # validation pairs, and as many test pairs; at most 5 % of a table for each
 LANGUAGE_NAMES = {"de": "german", "en": "english", "es": "spanish", "fr": "french", "it": "italian", "zh": "chinese"}
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Corpus:
     target: str
     train: Pairs
     validation: Pairs
-    tests: dict[str, Pairs]  # keyed by name, such as "test_2016_flickr"
+    tests: dict[str, Pairs]  # by name, such as "test_2016_flickr"
 
     @property
     def test(self) -> Pairs:
@@ -74,10 +74,12 @@ class Corpus:
         return next(iter(self.tests.values()))
 
     def split(self, name: str | None) -> Pairs:
-        """Return the test set with this name, or the validation set for `validation`; by default, the first test set.
+        """Return the test set with this name, or the validation set if the name is `validation`.
+
+        The default is the first test set.
 
         Raises:
-            InputError: There is no such split; the message lists all splits.
+            InputError: There is no such split. The message lists all splits.
         """
         splits = {**self.tests, "validation": self.validation}
         if name is not None and name not in splits:
@@ -91,21 +93,21 @@ def load_corpus(
     """Read a corpus for translation from `source` to `target`.
 
     - `captions`: German and English picture captions that come with the package; nothing is downloaded.
-    - `multi30k`: German, English, and French picture captions. They are read from `data_dir`, if given, or from the
-      folder that `TRANSFORMER_LAB_DATA` names, if set (either one is the `multi30k` folder or its parent). Otherwise,
-      they are read from the user's cache, after they have been downloaded once.
-    - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
-      Files from an IWSLT campaign of TED talks work, too: `train.tags.de-en.*`, where titles and descriptions are read
-      as sentences and other metadata is skipped, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev`
-      set is used for validation and all others for testing. The name of a training file may have a suffix
-      (`train_small`).
+    - `multi30k`: German, English, and French picture captions (Elliott et al. 2016). They are read from `data_dir` if
+      it is given, or from the folder in the environment variable `TRANSFORMER_LAB_DATA` if it is set. Either one can be
+      the `multi30k` folder or its parent. Otherwise, they are downloaded once to the user's cache and read from there.
+    - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`), and `test*.*`; plain or `.gz`.
+      The name of a training file may have a suffix (`train_small`). Files from an IWSLT campaign of TED talks work,
+      too: `train.tags.de-en.*`, in which titles and descriptions are read as sentences and other metadata is skipped,
+      and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set is used for validation and all others for
+      testing.
     - a table with one sentence pair per line: `.csv`, or tab-separated with any other extension. The first column is
       the source, unless a header line (`de` and `en`, or `German words` and `English words`) shows the opposite order
       or ManyThings.org attributions in the third column show that English comes first. Other columns are ignored. The
       validation and test sets have 1,000 pairs each, or 5 % of a small table. No sentence is in two sets, even with
       different punctuation or capitalization.
 
-    If a folder or table isn't found as given, it is looked up in `data_dir` or `TRANSFORMER_LAB_DATA`.
+    If a folder or table is not found as given, it is looked up in `data_dir` or `TRANSFORMER_LAB_DATA`.
 
     Pairs with an empty side are skipped, and a warning says how many.
 
@@ -142,7 +144,7 @@ def _load_captions(source: str, target: str) -> Corpus:
 
     from transformer_lab.data.captions import caption_lines
 
-    # The same splits as `caption_splits`. Building 50,000 `Caption`s would take as long as reading the file.
+    # The same splits as in `caption_splits`. Building 50,000 `Caption`s would take as long as reading the file.
     rows = (line.split("\t") for line in caption_lines())
     pairs = [(german, english) if source == "de" else (english, german) for german, english, _ in rows]
     return Corpus(
@@ -164,8 +166,8 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
     """Read running text and split it into a training part and a validation part.
 
     - `captions`: the English sentences of `load_corpus("captions")`, one per line. No sentence is in both parts.
-    - a text file in UTF-8, plain or `.gz`: the last tenth is the validation part. It starts at the beginning of
-      a line if there is one nearby.
+    - a text file in UTF-8, plain or `.gz`: the last tenth is the validation part. It starts at the beginning of a line
+      if there is one nearby.
 
     Raises:
         InputError: The file does not exist, cannot be read, is empty, is not UTF-8, or has fewer than 2,000
@@ -192,7 +194,7 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
             f"{path} has {count:,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, better 100,000"
         )
     cut = len(text) * 9 // 10
-    cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # split a very long line at exactly nine tenths
+    cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # no line break nearby: split at nine tenths
     return TextCorpus(path.name.split(".")[0], text[:cut], text[cut:])
 
 
@@ -227,7 +229,7 @@ def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
     else:
         validation_pairs = _read_parallel(folder, validation or "val", source, target)
 
-    # Test sets come first, then the remaining development sets. If there are none, the error asks for the file `test`.
+    # Put test sets first, then the remaining development sets. If there are no test sets, the error asks for `test`.
     plain = splits_named("test") or ([] if campaign else ["test"])
     tests = {split: _read_parallel(folder, split, source, target) for split in plain}
     tests |= {split: pairs for split, pairs in campaign.items() if split not in development}
@@ -257,7 +259,11 @@ def _plain_or_gzipped(folder: Path, file: str) -> Path:
 
 
 def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tuple[str, str]]:
-    """Return the source and target XML files of each set, by the name of the set, such as `tst2010`."""
+    """Return the source and target XML files of each set, keyed by the set's name, such as `tst2010`.
+
+    Raises:
+        InputError: A set has a file in only one of the two languages.
+    """
     files: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # keyed by set and direction, then by language
     for file in sorted(present):
         if (match := CAMPAIGN_SET.fullmatch(file)) and match[3] in (source, target):
@@ -289,9 +295,12 @@ def _read_campaign_set(folder: Path, source_file: str, target_file: str) -> Pair
 
 
 def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
-    """Return the line number and the text of each `<seg>`, by document and segment number.
+    """Return the line number and the text of each `<seg>`, keyed by document and segment number.
 
-    The files may not be well-formed XML: some contain unescaped ampersands.
+    The files are not parsed as XML, because some of them contain unescaped ampersands.
+
+    Raises:
+        InputError: A segment has no end tag or occurs twice, or the file cannot be read.
     """
     text = _read_text(path)
     segments: dict[str, tuple[int, str]] = {}
@@ -328,7 +337,7 @@ def _read_tagged_lines(path: Path) -> list[str]:
 
 
 def _read_lines(path: Path) -> list[str]:
-    # Only "\n" ends a line: str.splitlines would also split at characters inside sentences, such as U+2028 and U+0085.
+    # Split only at "\n": str.splitlines would also split at characters inside sentences, such as U+2028 and U+0085.
     text = _read_text(path)
     return [normalize(line) for line in text.removesuffix("\n").split("\n")] if text else []
 
@@ -402,18 +411,22 @@ def _load_table(path: Path, source: str, target: str) -> Corpus:
 
 
 def _names(cell: str, language: str) -> bool:
-    """Return whether a cell of the first line names a language: its code, or its English name with more after it."""
+    """Return whether a cell in the first line is a language's code or starts with its English name."""
     cell = cell.strip().lower()
     return cell == language.lower() or cell.startswith(LANGUAGE_NAMES.get(language.lower(), "\n"))
 
 
 def _is_a_language(cell: str) -> bool:
-    """Return whether a cell is just the code or the name of a language, which hardly any sentence is."""
+    """Return whether a cell is just the code or the English name of a language. Hardly any sentence is."""
     return cell.strip().lower() in (*LANGUAGE_NAMES, *LANGUAGE_NAMES.values())
 
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the line number and the cells of every line that is not empty."""
+    """Return the line number and the cells of every line that is not empty.
+
+    Raises:
+        InputError: The file cannot be read, is not valid CSV, or has a line with only one column.
+    """
     text = _read_text(path)
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
         separator = "comma"
@@ -433,16 +446,19 @@ def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
-    """Return training, validation, and test pairs.
+    """Split pairs into training, validation, and test pairs.
 
-    The same pairs in a different order or direction give the same three sets.
+    The split does not depend on the order of the pairs or on the direction of translation.
+
+    Raises:
+        InputError: There are too few unrelated pairs.
     """
 
     def in_any_direction(group: list[int]) -> bytes:
         return hashlib.sha256(min("\t".join(sorted(pairs[index])) for index in group).encode()).digest()
 
     related = sorted(related_pairs(pairs), key=in_any_direction)
-    room = min(HELD_OUT, max(1, len(pairs) // 20))  # pairs in validation, and pairs in test
+    room = min(HELD_OUT, max(1, len(pairs) // 20))  # pairs in each of validation and test
     train, validation, test = [], [], []
     for group in related:
         if len(test) + len(group) <= room:
@@ -461,9 +477,9 @@ def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
 
 @reimplements("split_without_leakage")
 def related_pairs(pairs: Pairs) -> list[list[int]]:
-    """Return the positions of the pairs, grouped so that no sentence of either language occurs in two groups.
+    """Return the indices of the pairs, grouped so that no sentence in either language occurs in two groups.
 
-    Sentences with the same `letters_and_digits` count as the same.
+    Sentences with the same `letters_and_digits` count as the same sentence.
     """
     parent: dict[str, str] = {}  # union-find: sentences that must stay together share a root
 
@@ -483,7 +499,7 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
 
 
 def letters_and_digits(sentence: str) -> str:
-    """Return a sentence without capitalization, punctuation, or spaces, or unchanged if nothing would be left."""
+    """Return a sentence without capitalization, punctuation, and spaces, or unchanged if nothing would be left."""
     return "".join(character for character in sentence.casefold() if character.isalnum()) or sentence
 
 
@@ -498,7 +514,7 @@ def cache_folder() -> Path:
 
 
 def find_multi30k(data_dir: str | Path | None = None) -> Path | None:
-    """Return the folder with Multi30k on this machine, or None. `load_corpus` describes where it can be."""
+    """Return the folder with Multi30k on this machine, or None. `load_corpus` lists the folders it can be in."""
     named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
     folders = [Path(named), Path(named) / "multi30k"] if named else [cache_folder() / "multi30k"]
     return next((folder for folder in folders if any(folder.glob("train.*"))), None)
@@ -511,7 +527,7 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
     if not named:
         try:
             return _download_multi30k(files)
-        except ModuleNotFoundError as error:  # a bare server
+        except ModuleNotFoundError as error:  # a minimal installation
             raise InputError(
                 f"multi30k cannot be downloaded without {error.name}: install it, or give the folder of a copy "
                 "as data_dir or in TRANSFORMER_LAB_DATA"
@@ -526,7 +542,7 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
 
 
 def _download_multi30k(files: list[str]) -> Path:
-    """Return the cache folder, after downloading the files that are missing or damaged there.
+    """Download the files that are missing or damaged in the cache folder, and return that folder.
 
     Raises:
         InputError: There is no connection, or a file differs from the published one. No incomplete file is left behind.
@@ -538,7 +554,7 @@ def _download_multi30k(files: list[str]) -> Path:
         url = MULTI30K_URL + file
         alternative = f"put {file} into {folder} yourself, or use the corpus captions, which needs no download"
         try:
-            # Downloads only if the file there has a different hash, and replaces it when the new one is complete.
+            # Download only if the hash of the existing file differs, and replace it once the new one is complete.
             pooch.retrieve(url, known_hash=MULTI30K_SHA256[file], fname=file, path=folder)
         except ValueError as error:
             raise InputError(

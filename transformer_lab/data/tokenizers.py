@@ -1,6 +1,6 @@
-"""From sentences to token IDs and back.
+"""Convert sentences to token IDs and back.
 
-All tokenizers have the same methods and the same IDs for the four special tokens. Only byte-pair encoding allows
+All tokenizers have the same methods and the same IDs for the four special tokens. Only byte-pair encoding supports
 BPE-dropout, which splits the same text in different ways.
 """
 
@@ -27,9 +27,9 @@ ChineseTokens = Literal["byte_pairs", "characters"]  # frequent groups of charac
 
 
 def normalize(sentence: str) -> str:
-    """Make strings equal if they look the same: use Unicode NFC, and a single space for any amount of white space.
+    """Normalize Unicode to NFC and white space to single spaces, so that strings that look the same become equal.
 
-    Spaces between Chinese characters are meaningless and are removed.
+    Spaces between Chinese characters have no meaning and are removed.
 
     Raises:
         InputError: The string contains a lone surrogate, so it was decoded with the wrong encoding.
@@ -47,10 +47,10 @@ class PairTokenizer:
     """The methods of all tokenizers, built on a source side and a target side.
 
     A side has one vocabulary: `tokens` lists its tokens by ID, `encode(sentences, dropout, seed)` returns IDs, and
-    `decode(ids)` returns a sentence. The IDs of special tokens are added and removed here.
+    `decode(ids)` returns a sentence. Sides do not handle special tokens: this class adds and removes their IDs.
     """
 
-    kind: str  # in `tokenizer.json`
+    kind: str  # as saved in `tokenizer.json`
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
     def __init__(self, source: str, target: str, source_side: "Side", target_side: "Side"):
@@ -71,23 +71,29 @@ class PairTokenizer:
         return len(self.target_side.tokens)
 
     def encode_source(self, sentence: str) -> list[int]:
-        """Return the IDs of a source sentence, with eos."""
+        """Return the IDs of a source sentence, followed by eos."""
         return self.encode_sources([sentence])[0]
 
     def encode_target(self, sentence: str) -> list[int]:
-        """Return the IDs of a target sentence, with bos and eos."""
+        """Return the IDs of a target sentence, between bos and eos."""
         return self.encode_targets([sentence])[0]
 
     def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Return the IDs of source sentences, with eos.
+        """Return the IDs of source sentences, each followed by eos.
 
         With byte-pair encoding, `dropout` is the probability of skipping a merge, so that each `seed` splits words
         differently (BPE-dropout, Provilkov et al. 2020).
+
+        Raises:
+            InputError: A sentence contains a lone surrogate.
         """
         return [[*ids, EOS_ID] for ids in self.source_side.encode(sentences, dropout, seed)]
 
     def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Return the IDs of target sentences, with bos and eos; `dropout` and `seed` as in `encode_sources`."""
+        """Return the IDs of target sentences, each between bos and eos.
+
+        `dropout`, `seed`, and errors are as in `encode_sources`.
+        """
         return [[BOS_ID, *ids, EOS_ID] for ids in self.target_side.encode(sentences, dropout, seed)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -112,12 +118,12 @@ class BytePairs:
     """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary.
 
     A word includes the space before it. A character that is not in the alphabet is encoded as its UTF-8 bytes
-    (`<0xF0>` ...), so that any text decodes to its normalized form, and `<unk>` is never needed. Text never becomes a
-    special token: if `<eos>` is typed in a sentence, it is five ordinary characters.
+    (`<0xF0>` ...), so any text decodes to its normalized form, and `<unk>` is never needed. Text never becomes a
+    special token: if a sentence contains `<eos>`, it is treated as five ordinary characters.
     """
 
-    # Letters, digits, and other characters never share a token. This separates punctuation from words, and no merge can
-    # form a special token or a byte.
+    # Letters, digits, and other characters never share a token. This separates punctuation from words, and it keeps
+    # merges from forming a special token or a byte token.
     _pieces: ClassVar = {  # keyed by the value of `chinese`
         None: r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+",
         "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
@@ -148,7 +154,7 @@ class BytePairs:
         """Learn at most `vocab_size` tokens, including special tokens and bytes.
 
         Raises:
-            InputError: `vocab_size` is too small, or `chinese` is not a way to split Chinese.
+            InputError: `vocab_size` is less than 520, or `chinese` has an invalid value.
         """
         from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
@@ -163,7 +169,7 @@ class BytePairs:
             raise InputError(f"chinese is {chinese!r}, but must be one of: {', '.join(get_args(ChineseTokens))}")
         kind = chinese if any(map(is_chinese, languages)) else None
         sentences = [_with_first_space(normalize(sentence), kind) for sentence in sentences]
-        # If there are too many characters, the rare ones get no token, so that half of the vocabulary is for merges.
+        # If there are too many characters, rare ones get no token, so that half of the vocabulary is left for merges.
         counts = Counter(character for sentence in sentences for character in sentence)
         alphabet = sorted(counts, key=lambda character: (-counts[character], character))[: vocab_size // 2]
         learner = Tokenizer(models.BPE())
@@ -184,7 +190,7 @@ class BytePairs:
         spaced = [_with_first_space(normalize(sentence), self.chinese).rstrip() for sentence in sentences]
         if not dropout:
             return [encoding.ids for encoding in self.library_tokenizer.encode_batch_fast(spaced)]
-        # The library's own dropout cannot be seeded, but a run must be reproducible.
+        # The library's own dropout can't be seeded, so it wouldn't be reproducible.
         sample, known = Random(seed).random, {}
         pieces = self.library_tokenizer.pre_tokenizer.pre_tokenize_str
         return [
@@ -211,7 +217,7 @@ class BytePairs:
                     (self._rank[pair], position) for position, pair in enumerate(pairwise(ids)) if pair in self._rank
                 )
             for rank, position in known[ids]:
-                if sample() >= dropout:  # later merges need no random number
+                if sample() >= dropout:  # the remaining merges don't need a random number
                     ids = (*ids[:position], self._joined[rank], *ids[position + 2 :])
                     break
             else:
@@ -225,18 +231,18 @@ class BytePairs:
 
 
 def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:
-    """Return the sentence with a space before its first word, so that all words have one."""
+    """Put a space before the first word, as before all others, unless the sentence starts with a Chinese character."""
     return sentence if chinese and starts_in_chinese(sentence) else " " + sentence
 
 
 class BpeTokenizer(PairTokenizer):
     """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1, or with two.
 
-    With separate vocabularies, the languages share no tokens, so names and numbers have a vector in each language, and
-    the embeddings cannot be tied.
+    With separate vocabularies, the languages share no tokens, so names and numbers have a different vector in each
+    language, and the embeddings cannot be tied.
 
-    Chinese has no spaces between words. If one of the languages is Chinese, a token consists of Chinese characters only
-    or contains none. It can have any number of them (`chinese="byte_pairs"`) or always has one (`"characters"`).
+    Chinese has no spaces between words. If one of the languages is Chinese, a token has either only Chinese characters
+    or none. It can have any number of them (`chinese="byte_pairs"`) or exactly one (`"characters"`).
     """
 
     @property
@@ -253,9 +259,13 @@ class BpeTokenizer(PairTokenizer):
         chinese: ChineseTokens = "byte_pairs",
         shared_vocabulary: bool = True,
     ) -> Self:
-        """Learn one vocabulary for both sides or one for each: at most `vocab_size` tokens, with specials and bytes.
+        """Learn one vocabulary for both languages, or one for each, from pairs of sentences.
 
-        `chinese` has no effect unless one of the languages is Chinese.
+        A vocabulary has at most `vocab_size` tokens, including special tokens and bytes. `chinese` has no effect unless
+        one of the languages is Chinese.
+
+        Raises:
+            InputError: `vocab_size` is less than 520, or `chinese` has an invalid value.
         """
         texts = [[text for pair in pairs for text in pair]] if shared_vocabulary else zip(*pairs, strict=True)
         sides = [BytePairs.learn(sentences, (source, target), vocab_size, chinese) for sentences in texts]
@@ -279,8 +289,8 @@ class BpeTokenizer(PairTokenizer):
 class Words:
     """The words of one language, split by spaCy's rules. Words outside the vocabulary become `<unk>`.
 
-    Decoding learns from the training sentences where the spaces go: for each token, `spacing` holds the probabilities
-    that there is no space before it and no space after it.
+    Decoding places spaces as in the training sentences: for each token, `spacing` holds the probabilities that
+    there is no space before it and no space after it.
     """
 
     def __init__(self, language: str, vocabulary: "Vocab", spacing: Sequence[tuple[float, float]] = ()):
@@ -290,18 +300,19 @@ class Words:
         self._rules = _spacy_rules(language)
 
     def encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """Return the IDs of each sentence, without special tokens. Words can't be split, so there is no dropout."""
+        """Return the IDs of each sentence, without special tokens. `dropout` has no effect: words are never split."""
         return [
-            # If a user types a special token, it must not become the real one: encode it as unknown.
+            # If a sentence contains the text of a special token, encode it as unknown.
             [UNK_ID if word.text in SPECIAL_TOKENS else self.vocabulary[word.text] for word in doc]
             for doc in _split(self._rules, sentences)
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join the words.
+        """Join the words, with spaces where they belong.
 
-        Whether there is a space between two tokens depends on the token with the clearer statistics, where punctuation
-        outranks words. Straight quotation marks look the same at both ends, so they open and close in turn.
+        Of two adjacent tokens, the one with the clearer statistics decides whether there is a space between them, but
+        punctuation outranks words. Straight quotation marks look the same at both ends, so they alternate between
+        opening and closing.
         """
         words = [self.tokens[index] for index in ids]
         sentence = "".join(words[:1])
@@ -320,7 +331,7 @@ class Words:
         return sentence
 
     def counts(self) -> dict[str, int]:
-        """Return how often each token occurred in training, so that the vocabulary can be rebuilt."""
+        """Return how often each token occurred in training, from which the vocabulary can be rebuilt."""
         return {token: self.vocabulary.freqs[token] for token in self.tokens[len(SPECIAL_TOKENS) :]}
 
 
@@ -333,7 +344,11 @@ class SpacyTokenizer(PairTokenizer):
     def train(
         cls, pairs: Iterable[tuple[str, str]], source: str = "de", target: str = "en", min_frequency: int = 2
     ) -> Self:
-        """Build the vocabularies from the words that occur at least `min_frequency` times on their side of `pairs`."""
+        """Build the vocabularies from the words that occur at least `min_frequency` times on their side of `pairs`.
+
+        Raises:
+            InputError: spaCy has no rules for one of the languages.
+        """
         sources, targets = zip(*pairs, strict=True)
         docs = list(_split(_spacy_rules(target), targets))
         source_words = ([word.text for word in doc] for doc in _split(_spacy_rules(source), sources))
@@ -347,7 +362,7 @@ class SpacyTokenizer(PairTokenizer):
                 seen_before[right.text] += 1
                 joined_after[left.text] += not left.whitespace_
                 joined_before[right.text] += not left.whitespace_
-        # Smoothing: two extra occurrences, mostly with a space, keep a rare word separate from its neighbors.
+        # Smoothing: two extra occurrences, mostly with a space, keep rare words separate from their neighbors.
         spacing = [
             (
                 round((joined_before[token] + 0.5) / (seen_before[token] + 2), 3),
@@ -407,13 +422,13 @@ def train_tokenizer(
     shared_vocabulary: bool = True,
     chinese: ChineseTokens = "byte_pairs",
 ) -> Tokenizer:
-    """Train a tokenizer, `bpe` or `spacy`.
+    """Train a tokenizer of one of two kinds, `bpe` or `spacy`.
 
     `bpe` uses `vocab_size`, `shared_vocabulary` (one vocabulary for both languages, or one of that size for each), and
     `chinese`. `spacy` uses `min_frequency` and always has two vocabularies.
 
     Raises:
-        InputError: The kind is neither `bpe` nor `spacy`.
+        InputError: The kind is neither `bpe` nor `spacy`, or one of its arguments is invalid.
     """
     if kind == "bpe":
         return BpeTokenizer.train(pairs, source, target, vocab_size, chinese, shared_vocabulary)
@@ -426,7 +441,8 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
     """Load the tokenizer saved in the folder.
 
     Raises:
-        InputError: `tokenizer.json` is missing, damaged, or from another program, or a library is not installed.
+        InputError: `tokenizer.json` is missing, damaged, or from another program, or it needs a library that cannot be
+            imported.
     """
     path = Path(folder) / FILE
     try:

@@ -1,4 +1,4 @@
-"""From a trained model to translations: greedy decoding, beam search, and both with a cache."""
+"""Translate with a trained model: greedy decoding and beam search, each with or without a cache."""
 
 from transformer_lab.decoding.beam import beam_search, length_penalty
 from transformer_lab.decoding.greedy import greedy_decode

@@ -1,11 +1,11 @@
-"""Export a trained model to CTranslate2, an inference engine in C++ that doesn't need PyTorch.
+"""Export a trained model to CTranslate2, an inference engine in C++ that does not need PyTorch.
 
 CTranslate2 runs its own kernels and needs only a model's sizes and weights. Greedy decoding gives the same
-translations, unless a different order of rounding changes a choice. Its beam search differs from that of section 6.1 in
-two ways. It divides scores by length^length_penalty instead of ((5 + length) / 6)^alpha. And a finished hypothesis
-leaves the beam to make room for another, so the search ends after `beam_size` hypotheses have finished. Its default,
+translations, unless rounding changes a choice. Its beam search differs from the one in section 6.1 in two ways. First,
+it divides scores by length^length_penalty instead of ((5 + length) / 6)^alpha. Second, a finished hypothesis leaves the
+beam and makes room for another, so the search ends after `beam_size` hypotheses have finished. The default,
 `length_penalty=1`, is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With `patience=2`, it waits
-for twice as many hypotheses and finds nearly the same translations as the search of section 6.1.
+for twice as many finished hypotheses and finds nearly the same translations as the search in section 6.1.
 """
 
 import math
@@ -64,7 +64,7 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     source.
 
     Args:
-        translator: Its model must be built from the package's own parts.
+        translator: Translator whose model is built from the package's own parts.
         folder: A folder that does not exist yet or is empty.
 
     Raises:
@@ -78,7 +78,7 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-            unfinished = Path(scratch, folder.name)  # has the usual permissions; those of the temporary folder are 0700
+            unfinished = Path(scratch, folder.name)  # has the usual permissions; the temporary folder has 0700
             unfinished.mkdir()
             spec.save(str(unfinished))
             if translator.tokenizer.kind == "bpe":
@@ -94,7 +94,7 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
 
 
 def model_spec(translator: Translator) -> "TransformerSpec":
-    """Return the model in the form that CTranslate2 saves.
+    """Return the model as the specification that CTranslate2 saves.
 
     Raises:
         InputError: As in `export_ctranslate2`.
@@ -110,7 +110,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
     config = model.config
     spec = TransformerSpec.from_config(config.n_layers, config.n_heads, pre_norm=config.norm_first)
 
-    # CTranslate2's own encoding starts at position 1 and puts all sines before all cosines, so give it our table.
+    # CTranslate2's own encoding starts at position 1 and puts all sines before all cosines, so pass it this table.
     positions = model.positional_encoding.encoding  # (max_length, d_model)
     spec.encoder.embeddings[0].weight = exported(model.source_embedding.embedding.weight)
     spec.encoder.position_encodings.encodings = exported(positions)
@@ -119,7 +119,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
         set_feed_forward(layer_spec.ffn, layer.feed_forward, layer.residuals[1].norm)
 
     spec.decoder.embeddings.weight = exported(model.target_embedding.embedding.weight)
-    # A translation that never ends should be truncated by CTranslate2, not fail because positions run out.
+    # If a translation never ends, CTranslate2 should truncate it rather than fail because it runs out of positions.
     further = sinusoidal_encoding(max(config.max_length, LONGEST_OUTPUT), config.d_model)[len(positions) :]
     spec.decoder.position_encodings.encodings = torch.cat([exported(positions), exported(further)])
     for layer, layer_spec in zip(model.decoder.layers, spec.decoder.layer, strict=True):
@@ -149,7 +149,7 @@ def refuse_unsupported(model: nn.Module) -> None:
     """Check that CTranslate2 would compute the same results as the model.
 
     Raises:
-        InputError: It would not. The message names the unsupported part.
+        InputError: It would compute different results. The message names the unsupported part.
     """
     remedy = "export a model made only of the parts in transformer_lab.model"
     for name, module in model.named_modules():
@@ -179,9 +179,9 @@ def exported(tensor: Tensor) -> Tensor:
 
 
 def set_linear(spec: "LinearSpec", *layers: nn.Linear) -> None:
-    """Stack the weights of layers that read the same input, so that one product computes them all."""
-    spec.weight = torch.cat([exported(layer.weight) for layer in layers])  # (features of all, d_model)
-    spec.bias = torch.cat([exported(layer.bias) for layer in layers])  # (features of all,)
+    """Stack the weights of layers that read the same input, so that one matrix product computes all of them."""
+    spec.weight = torch.cat([exported(layer.weight) for layer in layers])  # (total features, d_model)
+    spec.bias = torch.cat([exported(layer.bias) for layer in layers])  # (total features,)
 
 
 def set_norm(spec: "LayerNormSpec", norm: LayerNorm) -> None:
@@ -205,14 +205,14 @@ def set_feed_forward(spec: "FeedForwardSpec", feed_forward: FeedForward, norm: L
 
 
 def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
-    """Return the tokenizer for use with the `tokenizers` library alone.
+    """Return the tokenizer in a form that needs only the `tokenizers` library.
 
-    It also normalizes the text and adds the leading space, but no eos.
+    It also normalizes the text and adds the leading space, but it does not add eos.
     """
     from tokenizers import Regex, Tokenizer, decoders, normalizers
 
     service = Tokenizer.from_str(tokenizer.source_side.library_tokenizer.to_str())
-    white_space = Regex(r"[\s\x1c-\x1f]+")  # what str.split() splits at
+    white_space = Regex(r"[\s\x1c-\x1f]+")  # the white space that str.split() splits at
     service.normalizer = normalizers.Sequence(
         [
             normalizers.Replace(white_space, " "),

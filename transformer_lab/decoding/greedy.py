@@ -22,7 +22,7 @@ def evaluation_mode(model: Transformer) -> Iterator[None]:
 
 
 def translated_tokens(generated: list[int], config: TransformerConfig) -> list[int]:
-    """Return the tokens before the first eos, without any bos or pad that the model may have predicted."""
+    """Return the tokens before the first eos, leaving out any bos or pad that the model predicted."""
     if config.eos_id in generated:
         generated = generated[: generated.index(config.eos_id)]
     return [token for token in generated if token not in (config.bos_id, config.pad_id)]

@@ -1,8 +1,8 @@
 """Decoding with a cache: the same translations as `greedy_decode` and `beam_search`, several times faster.
 
-The plain decoders run the whole prefix through the decoder for every new token. Since no position sees a later one,
-the keys and values of earlier tokens never change and can be cached. The model itself stays as in the paper; this file
-accesses its parts by name.
+The plain decoders run the whole prefix through the decoder for every new token. Because no position attends to a later
+one, the keys and values of earlier tokens never change and can be cached. The model itself stays as in the paper; this
+file accesses its parts by name.
 """
 
 from collections.abc import Callable
@@ -28,14 +28,14 @@ from transformer_lab.reimplementations import reimplements
 
 
 class Cache:
-    """The keys or the values of all steps so far, with spare room so that most steps copy only their own entries."""
+    """The keys or values of all steps so far, with spare room so that most steps copy only their own entries."""
 
     def __init__(self) -> None:
         self.buffer: Tensor | None = None  # (batch, heads, room, d_k)
         self.length = 0  # how much of the room is used
 
     def append(self, new: Tensor) -> Tensor:
-        """Append the entries of a step, `(batch, heads, new, d_k)`, and return all: `(batch, heads, length, d_k)`."""
+        """Append a step's entries, `(batch, heads, new, d_k)`, and return all so far, `(batch, heads, length, d_k)`."""
         before, self.length = self.length, self.length + new.size(2)
         if self.buffer is None or self.length > self.buffer.size(2):
             batch, heads, _, d_k = new.shape
@@ -110,7 +110,7 @@ class CachedCrossAttention:
 
     @reimplements("MultiHeadAttention", "CachedAttention")
     def step(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Let `x`, `(batch, new, d_model)`, attend to the source under its mask, without changing the shape."""
+        """Let `x`, `(batch, new, d_model)`, attend to the source where `mask` is True. The shape stays the same."""
         query = split_heads(self.attention.w_q(x), self.n_heads)  # (batch, heads, new, d_k)
         output, _ = self.attend(query, self.key, self.value, mask, None)  # (batch, heads, new, d_k)
         return self.attention.w_o(combine_heads(output))  # (batch, new, d_model)
@@ -141,7 +141,7 @@ class IncrementalLayer:
 
 @reimplements("ResidualConnection")
 def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-    """Compute `residual(x, sublayer)` in evaluation mode with a faster norm. Call any other residual class directly."""
+    """Compute `residual(x, sublayer)` in evaluation mode, with a faster norm if it is a `ResidualConnection`."""
     if type(residual) is not ResidualConnection:
         return residual(x, sublayer)
     if residual.norm_first:
@@ -151,7 +151,7 @@ def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]
 
 @reimplements("LayerNorm")
 def normalize(norm: nn.Module, x: Tensor) -> Tensor:
-    """Compute `norm(x)`, with torch's kernel if it is a `LayerNorm`: a tenth faster for one sentence at a time."""
+    """Compute `norm(x)`. For a `LayerNorm`, use torch's kernel, which is a tenth faster for one sentence at a time."""
     if type(norm) is not LayerNorm:
         return norm(x)
     return F.layer_norm(x, x.shape[-1:], norm.gain, norm.bias, norm.eps)
@@ -176,11 +176,11 @@ class IncrementalDecoder:
 
         Args:
             tokens: Integers, `(batch, new)`.
-            mask: Boolean, `(batch, new, length)`, where length counts all tokens so far, in the order of processing and
-                including the new ones; True means "may attend".
+            mask: Boolean, `(batch, new, length)`, where length is the number of tokens processed so far, including the
+                new ones; True means "may attend". Tokens are in the order in which they were processed.
 
         Returns:
-            The input of the output layer, `(batch, new, d_model)`.
+            The input to the output layer, `(batch, new, d_model)`.
         """
         model = self.model
         self.steps += 1
@@ -196,7 +196,7 @@ class IncrementalDecoder:
         """Continue hypothesis i from `parents[:, i]`. This does nothing, because the next step's mask handles it."""
 
     def select(self, sentences: Tensor) -> None:
-        """Continue with these sentences only, `(sentences,)` integers."""
+        """Keep only the sentences with these indices: integers, `(sentences,)`."""
         self.source_mask = self.source_mask[sentences]
         for layer in self.layers:
             layer.self_attention.reorder(sentences)
@@ -204,7 +204,7 @@ class IncrementalDecoder:
 
 
 class PrefixDecoder:
-    """The steps of an `IncrementalDecoder` without a cache, for a model that has only `encode` and `decode`."""
+    """A replacement for `IncrementalDecoder`, without a cache, for a model that has only `encode` and `decode`."""
 
     def __init__(self, model: Any, source: Tensor) -> None:
         self.model = model
@@ -212,7 +212,7 @@ class PrefixDecoder:
         self.prefixes = source[:, None, :0]  # (batch, hypotheses, length)
 
     def step(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Return logits, `(batch, new, vocab)`. The model's own `decode` masks the prefixes."""
+        """Return logits, `(batch, new, vocab)`. `mask` is not used: the model's own `decode` masks the prefixes."""
         self.prefixes = torch.cat([self.prefixes, tokens[:, :, None]], dim=2)
         memory, source_mask = (x.repeat_interleave(tokens.size(1), dim=0) for x in (self.memory, self.source_mask))
         return self.model.decode(self.prefixes.flatten(0, 1), memory, source_mask)[:, -1].unflatten(0, tokens.shape)
@@ -222,15 +222,15 @@ class PrefixDecoder:
         self.prefixes = self.prefixes.gather(1, parents[:, :, None].expand(-1, -1, self.prefixes.size(2)))
 
     def select(self, sentences: Tensor) -> None:
-        """Continue with these sentences only, `(sentences,)` integers."""
+        """Keep only the sentences with these indices: integers, `(sentences,)`."""
         self.memory, self.source_mask = self.memory[sentences], self.source_mask[sentences]
         self.prefixes = self.prefixes[sentences]
 
 
 def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
-    """Return the model's own `incremental_decoder(source)` if it has one, otherwise a decoder for its architecture.
+    """Return the model's own `incremental_decoder(source)` or, if it has none, a decoder that suits its parts.
 
-    Other architectures keep a different state between steps, but their decoders also have `step`, `reorder`, and
+    Decoders for other architectures keep different state between steps, but they also have `step`, `reorder`, and
     `select`.
     """
     own = getattr(model, "incremental_decoder", None)
@@ -241,7 +241,7 @@ def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
 
 @reimplements("greedy_decode")
 def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | Tensor) -> list[list[int]]:
-    """Decode like `greedy_decode`, but faster: `cached_beam_search` with a single hypothesis."""
+    """Decode like `greedy_decode`, but faster, by running `cached_beam_search` with a single hypothesis."""
     return cached_beam_search(model, source, beam_size=1, alpha=0.0, max_length=max_length)
 
 
@@ -260,32 +260,35 @@ def cached_beam_search(
 
     Args:
         model: A `Transformer`, a model with the same names for its parts, or one that has only `encode` and `decode`.
-            It is left in the mode it was in.
+            It runs in evaluation mode, and its own mode is restored afterwards.
         source: Integers, `(batch, source)`, padded on the right.
         beam_size: Number of hypotheses per sentence; 1 is greedy decoding.
         alpha: Exponent of the length penalty.
-        max_length: Maximum number of generated tokens, at least 1: a number, or one for each sentence, `(batch,)`.
+        max_length: Maximum number of generated tokens, at least 1. A tensor, `(batch,)`, gives each sentence its own.
         observe: Called in every step with three tensors for the unfinished sentences: the tokens and scores of all
             candidates, both `(sentences, beam, children)`, and the indices of the survivors, `(sentences, beam)`, best
             first. The indices refer to the flattened axes `(beam, children)`. A score of -inf marks an unused slot.
 
     Returns:
         One list of tokens per sentence, without bos, eos, and pad.
+
+    Raises:
+        ValueError: A source or a translation is longer than the model's own `max_length`.
     """
     config, device = model.config, source.device
     n_children = min(beam_size, config.target_vocab)
     translations: list[list[int]] = [[] for _ in source]
     with evaluation_mode(model):
         decoder = incremental_decoder(model, source)
-        output = getattr(model, "output", nn.Identity())  # without one, the model's `decode` yields logits
+        output = getattr(model, "output", nn.Identity())  # if there is none, `decode` returns logits
         sentences = torch.arange(len(source), device=device)  # indices of the unfinished sentences in the batch
         limits = torch.as_tensor(max_length, device=device).expand(len(source))
-        newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam): the beam starts with one hypothesis
+        newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam); the beam starts with one hypothesis
         scores = torch.zeros_like(newest, dtype=torch.float64)  # (sentences, beam), log-probabilities, best first
         lengths = torch.zeros_like(newest)  # (sentences, beam), number of generated tokens
         finished = torch.zeros_like(newest, dtype=torch.bool)  # (sentences, beam)
         generated = newest[:, :, None][:, :, :0]  # (sentences, beam, length)
-        ancestors = generated.bool()  # (sentences, beam, fed): what each hypothesis may attend to
+        ancestors = generated.bool()  # (sentences, beam, processed): what each hypothesis may attend to
         for step in range(1, max(limits.tolist(), default=0) + 1):
             itself = torch.eye(newest.size(1), dtype=torch.bool, device=device) & (newest != config.pad_id)[:, :, None]
             ancestors = torch.cat([ancestors, itself], dim=2)
@@ -325,10 +328,10 @@ def cached_beam_search(
 def children_of(
     x: Tensor, finished: Tensor, output: nn.Module, n_children: int, eos_id: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the likeliest next tokens of each hypothesis.
+    """Return the most probable next tokens of each hypothesis.
 
-    The results are log-probabilities and IDs, both `(sentences, beam, children)`. The only child of a finished
-    hypothesis is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
+    The results are log-probabilities and IDs, both `(sentences, beam, children)`. `finished` is `(sentences, beam)`. A
+    finished hypothesis is its own only child, so it skips the output layer.
     """
     log_probabilities = x.new_full((*finished.shape, n_children), -torch.inf, dtype=torch.float64)
     log_probabilities[:, :, 0] = 0.0
@@ -339,8 +342,8 @@ def children_of(
     return log_probabilities, children
 
 
-ROWS_AT_ONCE = 128  # limits the memory for logits: 19 MB with a vocabulary of 37,000
-ROWS_AT_ONCE_ON_GPU = 8192  # where launching a kernel takes longer than running it
+ROWS_AT_ONCE = 128  # limits the memory for logits to 19 MB with a vocabulary of 37,000
+ROWS_AT_ONCE_ON_GPU = 8192  # a GPU takes longer to launch a kernel than to run it
 GROUPS = 128
 
 
@@ -353,8 +356,8 @@ def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tens
         k: Number of tokens.
 
     Returns:
-        `(log_probabilities, tokens)`, both `(rows, k)`. The log-probabilities are as accurate as the logits but stored
-        in double precision, because the search adds them up.
+        `(log_probabilities, tokens)`, both `(rows, k)`. The log-probabilities are only as accurate as the logits but
+        stored in double precision, because the search adds them up.
     """
     log_probabilities, tokens = [], []
     on_cpu = x.device.type == "cpu"
@@ -367,10 +370,10 @@ def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tens
 
 
 def greatest(x: Tensor, k: int) -> Tensor:
-    """Return `x.topk(k).indices` for `(rows, columns)`, several times faster if there are thousands of columns.
+    """Return `x.topk(k).indices` for `x`, `(rows, columns)`, several times faster if there are thousands of columns.
 
-    The columns are divided into groups. The k largest values are in the k groups with the largest maxima, so only these
-    groups are sorted.
+    The columns are divided into groups. The k largest values are in the k groups with the largest maxima, so only those
+    groups and the leftover columns are sorted.
     """
     rows, columns = x.shape
     size = columns // GROUPS  # size of each group; the remaining columns are always sorted

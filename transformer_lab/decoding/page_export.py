@@ -1,4 +1,4 @@
-"""Export a trained model as a web page that translates in the browser, with the JavaScript in the folder `page`."""
+"""Export a trained model as a web page that translates in the browser. Its JavaScript is in the folder `page`."""
 
 import base64
 import json
@@ -28,13 +28,13 @@ FIRST_SENTENCES = {  # the same as the first examples in translator.js
     "en": "A brown dog is running across the green meadow.",
 }
 FONT_SIZE = 21  # pixels, in the still picture
-FAINTEST_CURVE = 0.05
+FAINTEST_CURVE = 0.05  # the smallest attention weight that is drawn
 
 
 def write_translator(folder: Path) -> None:
-    """Write the page of the included model into `folder`, for a web server: `index.html`, its scripts, and the model.
+    """Write the included model's page into `folder`, for a web server: `index.html`, its scripts, and the model.
 
-    `still.svg` is a picture of the first translation, for readers without JavaScript.
+    `still.svg` shows the first translation to readers without JavaScript.
     """
     folder.mkdir(parents=True, exist_ok=True)
     picture = still_picture(Translator.load(PRETRAINED))
@@ -45,17 +45,17 @@ def write_translator(folder: Path) -> None:
 
 
 def export_page(translator: Translator, file: Path, training: Path | None = None) -> None:
-    """Write a page that translates with this model: a single file that needs neither a server nor a network.
+    """Write a page that translates with this model: a single file that works without a server or a network.
 
     Args:
         translator: A model built from the package's own parts, using byte-pair encoding. Its weights are stored in half
             precision.
         file: Replaced if it exists.
-        training: The `training.json` of its run, which tells the page how long the training took.
+        training: The `training.json` of the model's run, so that the page can say how long training took.
 
     Raises:
-        InputError: The tokenizer is spaCy's, which can't run in a browser; the name doesn't end in .html; or the file
-            can't be written.
+        InputError: The tokenizer is spaCy's, which cannot run in a browser; the name does not end in .html or .htm; or
+            the file cannot be written.
     """
     if file.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"cannot save a page as {file.name}: end its name in .html")
@@ -79,7 +79,7 @@ def export_page(translator: Translator, file: Path, training: Path | None = None
 
 
 def render_page(picture: str, model: dict | None = None) -> str:
-    """Return the HTML, which contains the scripts and the model or, without `model`, loads them from its server."""
+    """Return the page's HTML, with the model and the scripts embedded or, without `model`, loaded from the server."""
     start, *imported = SCRIPTS
     modules = {f"./{name}": base64.b64encode((PAGE / name).read_bytes()).decode() for name in imported}
     return render(
@@ -97,13 +97,13 @@ def render(template: str, **values: Any) -> str:
 
 
 def in_script(data: dict) -> str:
-    """Return JSON that can't end the `<script>` element around it."""
+    """Return JSON that cannot close the `<script>` element around it."""
     return json.dumps(data, ensure_ascii=False).replace("</", "<\\/")
 
 
 @dataclass
 class Word:
-    """A word of the still picture, or a punctuation mark: its text, its center, and the indices of its tokens."""
+    """A word or punctuation mark in the still picture: its text, its center in pixels, and its token indices."""
 
     text: str = ""
     x: float = 0.0
@@ -111,9 +111,10 @@ class Word:
 
 
 def still_picture(translator: Translator) -> str:
-    """Return an SVG of one translation, with curves between words and those they attended to; "" without an example.
+    """Return an SVG of one translation, with curves from each word to the source words it attended to.
 
-    The weights are the mean over the heads of the second-to-last decoder layer, as on the page.
+    The weights are the mean over the heads of the second-to-last decoder layer, as on the page. Return "" if there is
+    no example sentence in the source language or it is too long for the model.
     """
     config, tokenizer = translator.model.config, translator.tokenizer
     sentence = FIRST_SENTENCES.get(tokenizer.source, "")
@@ -146,7 +147,7 @@ def still_picture(translator: Translator) -> str:
 
 
 def line_of_words(tokens: list[str]) -> tuple[list[Word], float]:
-    """Return the words that the tokens form, placed side by side with estimated widths, and the width of the line."""
+    """Join tokens into words placed side by side. Return the words and the line's estimated width in pixels."""
     words: list[Word] = []
     for index, token in enumerate(tokens):
         if not words or token.startswith("▁") or not token.isalnum():

@@ -1,4 +1,4 @@
-"""A record of a beam search: all hypotheses, including those that left the beam."""
+"""Record a beam search with all of its hypotheses, including those that dropped out of the beam."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from transformer_lab.model import Transformer
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis: its parent's tokens plus one."""
+    """A hypothesis: its parent's tokens plus one more."""
 
     parent: int  # index into the tree's `nodes`; -1 for the root
     token: int
@@ -24,7 +24,7 @@ class Node:
 class SearchTree:
     """All hypotheses of one search. The first node is the empty hypothesis, whose token is bos.
 
-    `beams[t]` holds the indices of the nodes that were in the beam after t steps, best first.
+    `beams[t]` holds the indices of the nodes in the beam after t steps, best first.
     """
 
     nodes: list[Node]
@@ -35,7 +35,7 @@ class SearchTree:
         return self.nodes[place].token == self.eos_id
 
     def path(self, place: int) -> list[int]:
-        """Return the indices of the nodes from the first token of a hypothesis to its last."""
+        """Return the node indices of a hypothesis, from its first token to its last."""
         path = []
         while place > 0:
             path.append(place)
@@ -43,7 +43,7 @@ class SearchTree:
         return path[::-1]
 
     def normalized_score(self, place: int, alpha: float) -> float:
-        """Return the log-probability divided by the length penalty, which determines the final choice."""
+        """Return the log-probability divided by the length penalty. The search chooses the highest of these scores."""
         return self.nodes[place].score / length_penalty(self.nodes[place].length, alpha)
 
     def best(self, alpha: float) -> int:
@@ -52,12 +52,15 @@ class SearchTree:
 
 
 def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: int) -> SearchTree:
-    """Record how `cached_beam_search` translates one sentence, `(1, source)`. The tree does not depend on alpha."""
+    """Record how `cached_beam_search` translates one sentence, `(1, source)`.
+
+    The tree does not depend on alpha.
+    """
     nodes, beams = [Node(-1, model.config.bos_id, 0.0, 0)], [[0]]
     tree = SearchTree(nodes, beams, model.config.eos_id)
 
     def add_step(tokens: Tensor, scores: Tensor, chosen: Tensor) -> None:
-        candidates = []  # indices of nodes: the only child of a finished hypothesis is itself
+        candidates = []  # node indices; a finished hypothesis is its own only child
         for parent, next_tokens, next_scores in zip(beams[-1], tokens[0].tolist(), scores[0].tolist(), strict=False):
             for token, score in zip(next_tokens, next_scores, strict=True):
                 candidates.append(parent if tree.finished(parent) else len(nodes))

@@ -9,24 +9,30 @@ from torch import Tensor
 from transformer_lab.model import TransformerConfig
 from transformer_lab.reimplementations import reimplements
 
-UNLIKELY = 1e-9  # roughly the probability of a token that is not in the table; no two are equal
+UNLIKELY = 1e-9  # approximate probability of a token that is not in the table; the exact values differ, to avoid ties
 HOW_TO_DECODE = "decoders call `model.encode` once and `model.decode` in each step"
 
 
 class TableModel:
     """A model for trying out decoders. It has only `config`, `training`, `encode`, `decode`, `eval`, and `train`.
 
-    Its logits are the logarithms of the table's probabilities plus a number that depends on the prefix, because the
-    logits of a real model are not log-probabilities either. In training mode, where a real model uses dropout, the
-    least likely token gets the highest logit. The model records how it was used.
+    Its logits are the logarithms of the table's probabilities plus an offset that depends on the prefix, because a real
+    model's logits are not log-probabilities either. In training mode, in which a real model uses dropout, the least
+    likely token gets the highest logit. The model records how it was used in `sentences_encoded`, `times_decoded`,
+    `with_gradients`, and `saw_padding`.
 
     Args:
         table: Maps the first token of a source to a dictionary of prefixes, where `"3 4"` means tokens 3 and 4 after
             bos. Each prefix maps to the probabilities of the next token: `{5: 0.7, 2: 0.3}`.
-        default: The probabilities after any other prefix. With None, the sentence ends there. Nonsense follows eos.
-        training: The mode it starts in.
-        target_vocab: Number of tokens.
+        default: The probabilities after a prefix that is not in the table. With None, the sentence ends there. After
+            eos, the most probable token is always a meaningless one.
+        training: Whether the model starts in training mode.
+        target_vocab: Size of the target vocabulary.
         pad_id, bos_id, eos_id: As in `TransformerConfig`.
+
+    Raises:
+        TypeError: The model is called like a function.
+        AttributeError: An attribute is used that a decoder does not need.
     """
 
     def __init__(
@@ -46,7 +52,7 @@ class TableModel:
         self.training = training
         self.sentences_encoded = self.times_decoded = 0
         self.with_gradients = False  # whether it ever ran outside `torch.no_grad()`
-        self.saw_padding = False  # whether `decode` ever got a mask that leaves padding of the source visible
+        self.saw_padding = False  # whether `decode` ever got a mask that leaves source padding visible
 
     def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
         raise TypeError(HOW_TO_DECODE)
@@ -66,14 +72,14 @@ class TableModel:
 
     @reimplements("padding_mask")
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn `(batch, source)` into the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`."""
+        """Return the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`, for `(batch, source)`."""
         self.with_gradients |= torch.is_grad_enabled()
         self.sentences_encoded += len(source)
         return source[:, :, None].to(torch.get_default_dtype()), (source != self.config.pad_id)[:, None, None]
 
     @reimplements("padding_mask")
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Turn `(batch, target)`, which starts with bos, into logits, `(batch, target, target_vocab)`."""
+        """Return the logits, `(batch, target, target_vocab)`, for `(batch, target)`, which starts with bos."""
         self.with_gradients |= torch.is_grad_enabled()
         self.times_decoded += 1
         padding = (memory[..., 0] == self.config.pad_id)[:, None, None]  # (batch, 1, 1, source)
@@ -90,7 +96,7 @@ class TableModel:
         bos, eos, nonsense = self.config.bos_id, self.config.eos_id, self.config.target_vocab - 1
         prefix = " ".join(map(str, tokens[1:]))
         if tokens[0] != bos:
-            chances = {eos: 1.0}  # it knows only prefixes that start with bos
+            chances = {eos: 1.0}  # the table has only prefixes that start with bos
         elif eos in tokens:
             chances = {nonsense if nonsense != eos else eos - 1: 0.9, eos: 0.1}
         else:

@@ -21,14 +21,14 @@ from transformer_lab.model import Transformer, TransformerConfig, record_attenti
 from transformer_lab.presets import DEFAULT_ALPHA, LARGEST_BEAM
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
-BATCH_CELLS = 24576  # hypotheses times source tokens per batch: enough work per step, yet small caches
-BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # kernel launches dominate a step, whatever the batch size
+BATCH_CELLS = 24576  # hypotheses times source tokens per batch: enough work per step without large caches
+BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # larger, because kernel launches dominate a step regardless of the batch size
 
 
 class Translator:
     """A trained Transformer and the tokenizer it was trained with.
 
-    The model runs in evaluation mode and is left in the mode it was in.
+    The model runs in evaluation mode, and its own mode is restored afterwards.
     """
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
@@ -41,10 +41,10 @@ class Translator:
 
         Args:
             folder: Folder of a trained model.
-            build_model: Builds the model from its configuration, possibly with your own parts.
+            build_model: Function that builds the model from its configuration, for example with your own parts.
 
         Raises:
-            InputError: A file is missing or damaged, or the files do not belong together.
+            InputError: A file is missing or damaged, the files do not belong together, or the model cannot be built.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -73,7 +73,7 @@ class Translator:
 
         Args:
             folder: Created if it does not exist. Existing files are either all replaced or all kept.
-            half: Save the weights in half precision: half the size, and scores that differ in the second decimal.
+            half: Save the weights in half precision. This halves the size and changes scores in the second decimal.
 
         Raises:
             InputError: The folder cannot be written, or the disk is full.
@@ -112,8 +112,8 @@ class Translator:
             One translation per sentence, in the same order.
 
         Raises:
-            InputError: A sentence is empty, too long for the model, or not text (the message gives its number, counted
-                from 1), or an option is out of range.
+            InputError: An option is out of range, or a sentence is empty, too long for the model, or not valid text.
+                The message gives the number of the sentence, counted from 1.
         """
         if isinstance(sentences, str):
             raise InputError("expected a list of sentences; got a single string: put it into a list")
@@ -127,7 +127,11 @@ class Translator:
         max_length: int | None,
         advance: Callable[[int], object] | None = None,
     ) -> list[list[int]]:
-        """Search for translations as `translate` does, but return their token IDs."""
+        """Search for translations as `translate` does, but return their token IDs.
+
+        Raises:
+            InputError: As in `translate`.
+        """
         config = self.model.config
         if not 1 <= beam_size <= LARGEST_BEAM:
             raise InputError(f"`beam_size` must be from 1 to {LARGEST_BEAM}; got {beam_size}")
@@ -152,7 +156,7 @@ class Translator:
         return translations
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the source IDs of each sentence.
+        """Return the token IDs of each source sentence.
 
         Raises:
             InputError: As in `translate`.
@@ -172,15 +176,15 @@ class Translator:
     def attention(
         self, sentence: str, translation: str | None = None
     ) -> tuple[dict[str, Tensor], list[str], list[str]]:
-        """Return the attention weights of all modules for a sentence and its translation.
+        """Return all attention weights for a sentence and its translation.
 
         Args:
             sentence: A sentence in the source language.
             translation: A sentence in the target language to use in place of the model's own translation.
 
         Returns:
-            `(weights, source_tokens, target_tokens)`: the weights by module, named as in `record_attention`, each
-            `(1, heads, query, key)`, and the tokens that label the axes. The target tokens are the decoder's inputs,
+            `(weights, source_tokens, target_tokens)`. The weights are keyed by module name, as in `record_attention`,
+            and each is `(1, heads, query, key)`. The tokens label the axes. The target tokens are the decoder's inputs,
             starting with bos.
 
         Raises:
@@ -193,7 +197,7 @@ class Translator:
             target = target[: config.max_length]  # the decoder never read the last token of a truncated translation
         else:
             check_text(translation, 1)
-            target = self.tokenizer.encode_target(translation)[:-1]  # the decoder never reads the eos that it predicts
+            target = self.tokenizer.encode_target(translation)[:-1]  # the final eos is predicted but never read
             if len(target) > config.max_length:
                 raise InputError(
                     f"the translation has {len(target)} tokens, but this model reads at most {config.max_length}: "
@@ -218,7 +222,7 @@ def read_config(path: Path) -> TransformerConfig:
     """Return the configuration stored in a JSON file.
 
     Raises:
-        InputError: The file cannot be read or does not contain a valid configuration.
+        InputError: The file cannot be read or is not a valid configuration.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -233,8 +237,8 @@ def check_text(sentence: str, number: int) -> None:
     """Check that a sentence is valid text.
 
     Raises:
-        InputError: The sentence is blank, not a string, or contains a NUL byte or a lone surrogate. The message names
-            the sentence's number.
+        InputError: The sentence is blank, is not a string, or contains a NUL byte or a lone surrogate. The message
+            includes `number`.
     """
     if not isinstance(sentence, str):
         raise InputError(f"sentence {number} is {sentence!r}, but must be a string")

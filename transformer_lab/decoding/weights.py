@@ -12,18 +12,18 @@ from transformer_lab.errors import InputError
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters of `model` by name. A tied parameter is listed once, under its first name.
+    """Return the parameters of `model`, keyed by name. A tied parameter is listed once, under its first name.
 
-    Buffers are not included: the table of positions can be recomputed, and not every model keeps it as a buffer.
+    Buffers are left out: positional encodings can be recomputed, and not every model stores them in a buffer.
     """
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, with half precision converted to float32.
+    """Return the tensors in a safetensors file, converting half precision (float16 and bfloat16) to float32.
 
     Raises:
-        InputError: The file is missing or damaged.
+        InputError: The file is missing or damaged, or contains integers, infinities, or NaN.
     """
     if not path.is_file():
         raise InputError(f"{path} is missing: give the folder of a trained model")
@@ -44,10 +44,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: Path) -> None:
-    """Copy `weights`, named as `model_weights` names them, into `model`.
+    """Copy `weights`, with the same names as in `model_weights`, into `model`.
 
     Raises:
-        InputError: The weights are from a different model. The message names `origin` and the first differing tensor.
+        InputError: The weights belong to a different model. The message names `origin` and the first tensor that
+            differs.
     """
     own = model_weights(model)
     remedy = "take weights.safetensors and config.json from the same run"

@@ -1,4 +1,4 @@
-"""Evaluation: BLEU from scratch, sacreBLEU scores to report, attention analysis, and head ablation."""
+"""Evaluate translations with BLEU and chrF, and analyze attention: alignment, rollout, and head ablation."""
 
 from transformer_lab.evaluation.ablation import without_heads
 from transformer_lab.evaluation.alignment import alignment_error_rate

@@ -28,8 +28,8 @@ class Scores:
 def bleu_tokenizer(language: str) -> str:
     """Return the name of sacreBLEU's tokenizer for a language: `zh` for Chinese, otherwise `13a`.
 
-    `13a` splits at spaces and ASCII punctuation, so it would treat a whole Chinese sentence as one word. `zh` splits
-    between Chinese characters.
+    `13a` splits at spaces and ASCII punctuation, so it would treat a whole Chinese sentence as one word. `zh` treats
+    every Chinese character as a word.
     """
     return "zh" if is_chinese(language) else "13a"
 
@@ -43,7 +43,8 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str], tar
         target: Language code of both, which determines how BLEU tokenizes them.
 
     Raises:
-        InputError: There is nothing to score, or the numbers of translations and references differ.
+        InputError: There is nothing to score, the numbers of translations and references differ, or one of the two is a
+            single string.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
@@ -92,25 +93,28 @@ def bleu_difference(
     target: str = "en",
     samples: int = 1000,
 ) -> tuple[float, float, float]:
-    """Return how much higher BLEU is for `hypotheses` than for `others`, with a 95 % interval from paired bootstrap.
+    """Return how much higher BLEU is for `hypotheses` than for `others`, with a 95 % confidence interval.
 
-    The sentences are resampled with replacement, the same ones for both sides (Koehn 2004). If the interval includes 0,
-    another test set of this size could have reversed the comparison.
+    The interval comes from paired bootstrap resampling (Koehn 2004): sentences are sampled with replacement, the same
+    ones for both sides. If it includes 0, another test set of this size could have reversed the comparison.
 
     Args:
         hypotheses: Translations of some sentences.
-        others: Other translations of the same sentences.
+        others: Different translations of the same sentences.
         references: One for each sentence.
         target: Language code of all three.
         samples: Number of resampled test sets.
 
     Returns:
-        `(difference, low, high)`.
+        `(difference, low, high)`, in BLEU points from -100 to 100.
+
+    Raises:
+        ValueError: The numbers of sentences differ.
     """
     import numpy as np
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(tokenize=bleu_tokenizer(target), effective_order=True)  # sacreBLEU requires it for single sentences
+    metric = BLEU(tokenize=bleu_tokenizer(target), effective_order=True)  # required by sacreBLEU for single sentences
 
     def counts_of(translations: Sequence[str]) -> np.ndarray:  # (sentences, 10)
         scores = [metric.sentence_score(*pair) for pair in zip(translations, [[r] for r in references], strict=True)]

@@ -1,4 +1,4 @@
-"""Replacements for `MultiHeadAttention.attend`: a faster kernel, and recording of attention weights."""
+"""Replacements for `MultiHeadAttention.attend`: one uses a faster kernel, another records the attention weights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,27 +20,27 @@ def fused_attention(
     mask: Tensor | None = None,
     dropout: nn.Dropout | None = None,
 ) -> tuple[Tensor, None]:
-    """Compute `scaled_dot_product_attention` with torch's own kernel, which does not return the weights.
+    """Compute `scaled_dot_product_attention` with PyTorch's fused kernel, which does not return the weights.
 
     Args:
         query: `(batch, heads, query, d_k)`.
         key: `(batch, heads, key, d_k)`.
         value: `(batch, heads, key, d_v)`.
-        mask: Boolean, broadcasts to `(batch, heads, query, key)`; True means "may attend".
-        dropout: Module whose probability is used while it is in training mode.
+        mask: Boolean tensor that broadcasts to `(batch, heads, query, key)`; True means "may attend".
+        dropout: Module whose probability `p` is used if the module is in training mode.
 
     Returns:
-        `(output, None)`; the output has shape `(batch, heads, query, d_v)`.
+        `(output, None)`. The shape of the output is `(batch, heads, query, d_v)`.
     """
     p = dropout.p if dropout is not None and dropout.training else 0.0
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p), None
 
 
 def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the modules of `model` that have an `attend` hook, by name.
+    """Return the modules of `model` that have an `attend` hook, keyed by name.
 
     Raises:
-        ValueError: No module has it.
+        ValueError: No module has an `attend` hook.
     """
     modules = {name: module for name, module in model.named_modules() if hasattr(module, "attend")}
     if not modules:
@@ -60,11 +60,11 @@ def set_attention(model: nn.Module, attend: Attend) -> None:
 
 @contextmanager
 def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Attend], Attend]) -> Iterator[None]:
-    """Replace each module's `attend` with `wrap(name, attend)` inside the `with` block."""
+    """Replace each module's `attend` with `wrap(name, attend)` inside the `with` block, and restore it afterwards."""
     own = {name: vars(module)["attend"] for name, module in modules.items() if "attend" in vars(module)}
     try:
         for name, module in modules.items():
-            # An instance attribute takes precedence over a method of the class and over a submodule.
+            # An instance attribute takes precedence over a method and over a submodule of the same name.
             vars(module)["attend"] = wrap(name, module.attend)
         yield
     finally:
@@ -78,12 +78,12 @@ def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Att
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Record the attention weights of the calls made inside the `with` block.
 
-    Recording does not change the model's output. If `attend` returns no weights, they are computed
-    with `scaled_dot_product_attention`.
+    Recording does not change the model's output. If `attend` returns no weights, `scaled_dot_product_attention`
+    computes them.
 
     Yields:
-        A dictionary that fills as the model runs. It maps the name of a module, such as
-        `encoder.layers.0.self_attention`, to the weights of its latest call, `(batch, heads, query, key)`,
+        A dictionary that is filled as the model runs. It maps the name of each module, such as
+        `encoder.layers.0.self_attention`, to the weights of its latest call, `(batch, heads, query, key)`. They are
         detached and on the CPU.
 
     Raises:

@@ -12,21 +12,21 @@ from transformer_lab.model.masks import padding_mask, target_mask
 
 @dataclass
 class TransformerConfig:
-    """The sizes of a Transformer. The defaults are those of the base model (table 3), which also has `tie=True`.
+    """The hyperparameters of a Transformer. The defaults are the base model's (table 3), which also has `tie=True`.
 
     Raises:
-        ValueError: A size is below 1, or `dropout` is not below 1. `Transformer` rejects incompatible sizes.
+        ValueError: A size is less than 1, or `dropout` is not below 1. `Transformer` rejects incompatible sizes.
     """
 
     source_vocab: int
     target_vocab: int
     d_model: int = 512
     n_heads: int = 8
-    n_layers: int = 6  # in the encoder, and the same number in the decoder
+    n_layers: int = 6  # in the encoder and in the decoder
     d_ff: int = 2048
     dropout: float = 0.1
     norm_first: bool = False
-    tie: bool = False  # one tensor for both embeddings and the output layer
+    tie: bool = False  # share one weight matrix between both embeddings and the output layer
     max_length: int = 512
     pad_id: int = 0
     bos_id: int = 1

@@ -1,4 +1,4 @@
-"""Weights and training states on disk: safetensors with JSON in the header, replaced atomically and never pickled."""
+"""Save weights and training states as safetensors with JSON in the header: replaced atomically, never pickled."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors, with `facts` as JSON in the header of the same file, so that the two always match."""
+    """Write tensors to a file, with `facts` as JSON in its header, so that the two always match."""
     with replacing(path) as unfinished:
         save_file(
             {name: tensor.contiguous() for name, tensor in tensors.items()},
@@ -56,7 +56,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, 
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return what `save_tensors` wrote, on the CPU: `(tensors, facts)`.
+    """Return `(tensors, facts)` as written by `save_tensors`. The tensors are on the CPU.
 
     Raises:
         InputError: The file is missing or incomplete.
@@ -73,7 +73,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def save_training_state(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: Mapping[str, Any]
 ) -> None:
-    """Write everything needed to resume a run: weights, optimizer moments, and `facts` such as the step."""
+    """Write everything needed to resume a run: the weights, the optimizer's moments, and `facts` such as the step."""
     tensors = {f"model.{name}": tensor for name, tensor in model_weights(model).items()}
     for name, parameter in model.named_parameters():
         for moment, tensor in optimizer.state.get(parameter, {}).items():
@@ -102,7 +102,7 @@ def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Opt
         raise InputError(f"{path} is damaged (no optimizer state): start this run again in another folder")
     for name, parameter in model.named_parameters():
         for moment, value in moments[name].items():
-            # torch's kernels don't check these shapes and would read past the end of a tensor that is too small.
+            # torch's kernels don't check these shapes, so they would read past the end of a tensor that is too small.
             shape = torch.Size() if moment == "step" else parameter.shape
             if not value.is_floating_point() or value.shape != shape:
                 raise InputError(f"{path} is damaged (the {moment} of {name}): start this run again in another folder")

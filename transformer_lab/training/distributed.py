@@ -17,7 +17,7 @@ from transformer_lab.errors import InputError
 
 @dataclass(frozen=True)
 class WorkerGroup:
-    """This process's place among those that train together. Only the first, rank 0, writes files and prints."""
+    """This process's rank among the processes that train together. Only the first, rank 0, writes files and prints."""
 
     rank: int = 0
     world_size: int = 1
@@ -27,7 +27,7 @@ class WorkerGroup:
         return self.rank == 0
 
     def share_of(self, batch: Batch) -> Batch:
-        """Return this process's share of `batch`: every `world_size`-th sentence, which may be none at all."""
+        """Return this process's share of `batch`: every `world_size`-th sentence, possibly none."""
         mine = slice(self.rank, None, self.world_size)
         return replace(batch, source=batch.source[mine], target=batch.target[mine], indices=batch.indices[mine])
 
@@ -38,7 +38,7 @@ class WorkerGroup:
     def sum_gradients(self, parameters: Iterable[nn.Parameter], losses: Tensor) -> Tensor:
         """Sum the gradients of all processes in place, and return the sum of their losses.
 
-        Everything goes into one message, because a collective call costs as much for one number as for thousands.
+        Everything is sent in one message, because a collective call takes as long for one number as for thousands.
         """
         if self.world_size == 1:
             return losses
@@ -59,10 +59,10 @@ class WorkerGroup:
 
 
 def join_workers(device: torch.device) -> WorkerGroup:
-    """Join the other processes if torchrun has started any: over NCCL between GPUs, otherwise over Gloo.
+    """Connect to the other processes if torchrun started any: with NCCL between GPUs, otherwise with Gloo.
 
     Raises:
-        InputError: WORLD_SIZE says that there are others, but the variables needed to reach them are not set.
+        InputError: WORLD_SIZE is not 1, but a variable needed to reach the other processes is not set.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
@@ -77,14 +77,14 @@ def join_workers(device: torch.device) -> WorkerGroup:
 def choose_device(name: str | None = None) -> torch.device:
     """Return the device with that name. The default is a GPU if there is one, otherwise the CPU.
 
-    If there are several GPUs, each process gets its own, unless the name has a number: `cuda:1`.
+    If there are several GPUs, each process gets its own unless the name has a number, such as `cuda:1`.
 
     Raises:
         InputError: The device does not exist, or is neither `cpu` nor `cuda`.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if device.type not in ("cpu", "cuda"):  # Apple's mps, for example, lacks float64, needed for beam scores
+        if device.type not in ("cpu", "cuda"):  # for example, Apple's mps lacks float64, which beam search uses
             raise InputError(
                 f"this course computes on cpu or cuda, not on {name}: name one of them", parameter="device"
             )
@@ -92,7 +92,7 @@ def choose_device(name: str | None = None) -> torch.device:
             return device
         if device.index is None:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)  # first of all: otherwise, every process would take memory on the first GPU
+        torch.cuda.set_device(device)  # do this first, or every process allocates memory on the first GPU
     except (RuntimeError, AssertionError, AttributeError, NotImplementedError):  # which one depends on the device
         raise InputError(
             f"this torch cannot compute on {name or device} here: name another device, such as cpu", parameter="device"

@@ -1,13 +1,13 @@
-"""The same gradients in less time: a copy of the model computes them, and the model itself stays as in the paper.
+"""Compute the same gradients in less time, with a copy of the model. The model itself stays as in the paper.
 
-On a CPU, matrix products are only about half of a plain training step. The rest is random numbers for dropout, the
-softmax over the vocabulary, and moving float32 numbers through memory. The copy computes in bfloat16, uses one random
-byte per number, normalizes with torch's kernel, and never holds the logits of a whole batch. Sums over the tokens of a
-batch, for which bfloat16 would be too coarse, are in float32.
+On a CPU, matrix products take only about half the time of a plain training step. The rest is spent on random numbers
+for dropout, on the softmax over the vocabulary, and on moving float32 numbers through memory. The copy computes in
+bfloat16, uses one random byte per number, normalizes with torch's kernel, and never holds the logits of a whole batch.
+Sums over the tokens of a batch, for which bfloat16 is too coarse, are in float32.
 
-A GPU finishes each operation on a small model before the next one is launched, so what counts there is the number of
-launches. The copy has little more than half as many (`benchmarks/launches.py`), because a norm is a single kernel and
-bfloat16 weights need no conversion in each step.
+On a GPU, each operation on a small model finishes before the next one is launched, so the number of launches determines
+the speed. The copy needs little more than half as many (`benchmarks/launches.py`), because each norm is a single kernel
+and the bfloat16 weights are not converted in each step.
 """
 
 import copy
@@ -40,7 +40,10 @@ class ByteDropout(nn.Dropout):
 
 
 class SummingEmbedding(nn.Embedding):
-    """Sums its gradient in float32, since a frequent token's sum in bfloat16 would stop at 256 times a single term."""
+    """An embedding that sums its gradient in float32.
+
+    In bfloat16, the sum for a frequent token would stop growing at 256 times a single term.
+    """
 
     def forward(self, tokens: Tensor) -> Tensor:
         options = self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
@@ -48,7 +51,7 @@ class SummingEmbedding(nn.Embedding):
 
 
 class FusedLayerNorm(nn.Module):
-    """torch's layer-norm kernel with the parameters of one of the model's `LayerNorm`s."""
+    """torch's layer-norm kernel with the parameters of a `LayerNorm` in the model."""
 
     def __init__(self, norm: LayerNorm) -> None:
         super().__init__()
@@ -63,9 +66,10 @@ class FusedLayerNorm(nn.Module):
 def unfused_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout | None
 ) -> tuple[Tensor, None]:
-    """Attention with few intermediate tensors, which beats flash attention for sentences of a few dozen tokens.
+    """Compute attention with few intermediate tensors, faster than flash attention for sentences of a few dozen tokens.
 
-    Every query needs at least one visible key. In training it has one, because each sentence ends in eos.
+    Arguments and result are as in `fused_attention`, but every query needs at least one visible key. In training, it
+    has one, because each sentence ends with eos.
     """
     scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1)  # (batch, heads, query, key)
     if mask is not None:
@@ -78,13 +82,14 @@ class OutputLayerLoss(torch.autograd.Function):
     """The output layer and `label_smoothing_loss` in one pass, a few hundred tokens at a time.
 
     For a token with logits z and label y, smoothing e, and V words, the gradient of the loss with respect to z is
-    softmax(z) - e / V - (1 - e) [y]. It is available as soon as the softmax is, so the logits don't have to be kept.
+    softmax(z) - e / V - (1 - e) [y], where [y] is the one-hot vector for y. It is available as soon as the softmax is,
+    so the logits do not have to be kept.
 
-    With `consistency`, `hidden` and `labels` contain every token twice, once per pass, for `consistency_loss`.
+    With `consistency`, `hidden` and `labels` contain every token twice, once per pass, as in `consistency_loss`.
     """
 
-    tokens_at_a_time = 512  # their logits fit into the cache of a processor; even, for the two passes of a token
-    tokens_at_a_time_on_gpu = 8192  # all of a batch, as a rule: one launch for each operation
+    tokens_at_a_time = 512  # their logits fit into a CPU's cache; an even number keeps a token's two passes together
+    tokens_at_a_time_on_gpu = 8192  # usually the whole batch, so that each operation is launched only once
 
     @staticmethod
     @reimplements("label_smoothing_loss")
@@ -98,11 +103,12 @@ class OutputLayerLoss(torch.autograd.Function):
         smoothing: float,
         consistency: float = 0.0,
     ) -> Tensor:
-        """Return the mean loss over real tokens: those of `labels`, `(tokens)`, at the positions `real`.
+        """Return the mean loss over the real tokens, in nats per token.
 
-        `hidden` is `(tokens, d_model)`, and `weight` is `(vocab, d_model)`.
+        `hidden` is `(tokens, d_model)`, `weight` is `(vocab, d_model)`, `labels` is `(tokens)`, and `real` holds the
+        positions of the real tokens in `labels`.
         """
-        if consistency:  # the two passes of a token side by side, so that no piece parts them
+        if consistency:  # put the two passes of a token next to each other, so that they are never split up
             real = real.view(2, -1).t().flatten()
         hidden_real, labels_real = hidden[real], labels[real].unsqueeze(1)
         share = smoothing / weight.size(0)
@@ -143,17 +149,17 @@ class OutputLayerLoss(torch.autograd.Function):
 def symmetric_kl(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
     """Return KL(P ‖ Q) + KL(Q ‖ P), summed over tokens, and its gradient with respect to the logits of both passes.
 
-    With d = log P - log Q, the sum is that of (P - Q) d over all words. Its gradient with respect to the logits of P is
-    P (d - KL(P ‖ Q)) + P - Q; for the logits of Q, exchange P and Q.
+    With d = log P - log Q, KL(P ‖ Q) + KL(Q ‖ P) is the sum of (P - Q) d over all words. Its gradient with respect to
+    the logits of P is P (d - KL(P ‖ Q)) + P - Q; for the logits of Q, exchange P and Q.
 
     Args:
-        log_probabilities: `(tokens * 2, vocab)`. Each token's row of the first pass is followed by that of the second.
+        log_probabilities: `(tokens * 2, vocab)`. Each token has two rows, first P and then Q.
 
     Returns:
         `(disagreement, gradient)`: a scalar, and a tensor of the same shape as `log_probabilities`.
     """
     log_p = log_probabilities.view(-1, 2, log_probabilities.size(-1))  # (tokens, 2, vocab)
-    log_q = log_p.flip(1)  # of each pass the other one
+    log_q = log_p.flip(1)  # for each pass, the other pass
     p, difference = log_p.exp(), log_p - log_q
     divergence = (p * difference).sum(dim=-1, keepdim=True)  # (tokens, 2, 1): KL(P ‖ Q) and KL(Q ‖ P)
     gradient = p * (difference - divergence) + p - log_q.exp()
@@ -161,21 +167,21 @@ def symmetric_kl(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class FastGradients:
-    """A copy of `model` that computes gradients in `precision` and adds them to the model's float32 parameters.
+    """A copy of `model` that computes gradients in `precision` and adds them to those of the float32 parameters.
 
-    Parts from outside the package, such as the reader's own, are copied as they are and run under autocast. Even
-    in them, torch's dropout is replaced on a CPU, and so is `attend` if it is `fused_attention`. Any other attention
+    Parts from outside the package, such as the reader's own, are copied as they are and run under autocast. On a CPU,
+    torch's dropout is replaced even in these parts, and so is `attend` if it is `fused_attention`. Any other attention
     function is called unchanged.
 
     Args:
-        model: Stays where and as it is; only the gradients of its parameters are set.
+        model: The model. Only the gradients of its parameters are changed.
         precision: The dtype of the copy.
-        compiled: Whether to run the copy through `torch.compile`.
-        device_type: The device that the copy is made for, `"cpu"` or any other, which means a GPU. The default is the
+        compiled: Whether to compile the copy with `torch.compile`.
+        device_type: The device that the copy is made for: `"cpu"`, or anything else for a GPU. The default is the
             model's device.
 
     Raises:
-        ValueError: The model has no `output` that is an `nn.Linear` with a bias, which the loss replaces.
+        ValueError: The model's `output` is not an `nn.Linear` with a bias. The loss computes this layer itself.
     """
 
     def __init__(
@@ -196,12 +202,12 @@ class FastGradients:
         modules_at_home = {type(module).__module__.rpartition(".")[0] for module in model.modules()}
         self.has_foreign_parts = not modules_at_home <= {"torch.nn.modules", "transformer_lab.model"}
         replace_modules(self.copy, LayerNorm, FusedLayerNorm)
-        if on_cpu:  # a GPU draws the numbers of dropout in the kernel that uses them
+        if on_cpu:  # a GPU generates dropout's random numbers in the kernel that uses them
             replace_modules(self.copy, nn.Dropout, lambda dropout: ByteDropout(dropout.p))
             for module in self.copy.modules():
                 if getattr(module, "attend", None) is fused_attention:
                     module.attend = unfused_attention
-                if type(module) is nn.Embedding:  # with the weight that it may share
+                if type(module) is nn.Embedding:  # keep the weight, which may be tied
                     module.__class__ = SummingEmbedding
         self.copy.train()
         if compiled:
@@ -209,10 +215,10 @@ class FastGradients:
 
     @reimplements("train_step")
     def backward(self, batch: Batch, smoothing: float, part: float, consistency: float = 0.0) -> Tensor:
-        """Add `part` times the gradients of the loss on `batch` to the parameters' gradients, and return that loss.
+        """Multiply the loss on `batch` by `part`, add its gradients to the parameters' gradients, and return it.
 
-        The real tokens of a batch are found on the CPU, before it is copied to the model's device. Their number
-        determines later shapes, and asking a GPU for it would mean waiting.
+        The real tokens are found on the CPU, before the batch is copied to the model's device. Their number determines
+        later shapes, and reading it from a GPU would mean waiting.
         """
         batch = batch.repeated(2) if consistency else batch
         _, labels = shift_target(batch.target)
@@ -238,7 +244,7 @@ class FastGradients:
 
     @torch.no_grad()
     def accumulate_gradients(self) -> None:
-        """Add the copy's gradients to the model's in a single call, and clear the copy's."""
+        """Add the copy's gradients to the model's, and clear the copy's."""
         pairs = zip(self.parameters, self.copied_parameters, strict=True)
         pairs = [(parameter, copied) for parameter, copied in pairs if copied.grad is not None]
         gradients = [torch.empty_like(parameter) for parameter, _ in pairs]
@@ -249,12 +255,12 @@ class FastGradients:
 
     @torch.no_grad()
     def sync_weights(self) -> None:
-        """Copy the model's weights. Call this after every change of them."""
+        """Update the copy with the model's weights. Call this whenever they have changed."""
         torch._foreach_copy_(self.copied_parameters, self.parameters)
 
 
 def replace_modules(module: nn.Module, slow: type[nn.Module], fast: Callable[[Any], nn.Module]) -> None:
-    """Replace every child whose class is exactly `slow` by `fast(child)`. Children of derived classes stay."""
+    """Replace every descendant whose class is exactly `slow` with `fast(child)`. Subclasses are left alone."""
     for name, child in module.named_children():
         if type(child) is slow:
             setattr(module, name, fast(child))

@@ -48,16 +48,16 @@ def consistency_loss(
     The same sentences pass through the model twice with different dropout. Both passes must predict the labels, and
     their predictions must agree.
 
-    This is half of the loss in that paper, L1 + L2 + α (KL(P1 ‖ P2) + KL(P2 ‖ P1)) / 2. Its α is `consistency`, and if
-    both passes agree, the loss equals that of a plain run.
+    The result is half of the loss in that paper, L1 + L2 + α (KL(P1 ‖ P2) + KL(P2 ‖ P1)) / 2, with `consistency` as α.
+    If both passes agree, it equals the loss of a plain run.
 
     Args:
         first: `(batch, length, vocab)`, the logits of the first pass.
-        second: The logits of the second pass, of the same shape.
-        labels: `(batch, length)`. Positions with `pad_id` count toward neither the predictions nor the agreement.
+        second: The logits of the second pass, with the same shape.
+        labels: `(batch, length)`. Positions with `pad_id` are ignored.
         smoothing: Label smoothing.
-        pad_id: The ID of padding.
-        consistency: Weight of the disagreement; 5 in that paper for translation.
+        pad_id: The ID of the padding token.
+        consistency: Weight of the disagreement. For translation, that paper uses 5.
 
     Returns:
         A scalar, in nats per token.

@@ -1,35 +1,35 @@
 """Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"), which is newer than the paper.
 
-The gradient of a matrix often has nearly low rank: a few directions are large, and the others hardly change. Muon takes
-a step of the same size in every direction. Adam looks at each number separately and cannot see directions.
+The gradient of a weight matrix often has nearly low rank: it is large in a few directions and tiny in the others. Muon
+takes a step of the same size in every direction. Adam treats each weight separately and cannot see directions.
 """
 
 import torch
 from torch import Tensor, nn
 
-# Jordan et al.: five rounds of this polynomial bring every singular value from 0.01 to 1 to somewhere about 1, and a
-# polynomial that came closer to 1 would need more rounds.
+# From Jordan et al.: after five rounds of this polynomial, every singular value between 0.01 and 1 is roughly 1. To get
+# closer to 1, another polynomial would need more rounds.
 POLYNOMIAL, ROUNDS = (3.4445, -4.7750, 2.0315), 5
 
 
 class Muon(torch.optim.AdamW):
     """Muon for matrices and Adam for everything else, with one learning rate.
 
-    A step of Adam changes a number by about 0.2 times the learning rate. So does a step of Muon if it is multiplied by
-    0.2 √(the longer side), the rule of Liu et al. (2025, "Muon is Scalable for LLM Training"). `torch.optim.Muon` takes
-    the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix at a time. Here, matrices of the same shape are
-    processed together, which is faster when there are many small ones.
+    A step of Adam changes each weight by about 0.2 times the learning rate. A step of Muon is multiplied by
+    0.2 √(the longer side) so that it has the same size (Liu et al. 2025, "Muon is Scalable for LLM Training").
+    `torch.optim.Muon` takes the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix at a time. Here, matrices
+    of the same shape are processed together, which is faster when there are many small ones.
 
-    A step clears the gradients of the matrices. As in torch's fused optimizers, it changes no weight if the attribute
+    A step clears the gradients of the matrices. As in torch's fused optimizers, it changes no weights if the attribute
     `found_inf`, a tensor, is 1.
 
     Args:
-        matrices: Parameters with two dimensions. Embeddings and the output layer, in which each row is a token, don't
-            belong here.
+        matrices: Parameters with two dimensions, other than embeddings and the output layer, whose rows are tokens.
         others: Parameters for Adam.
+        lr: Learning rate of both.
         momentum: Nesterov momentum of Muon.
         weight_decay: Weight decay of both.
-        precision: The dtype for orthogonalization. `torch.bfloat16` suffices if the hardware supports it.
+        precision: The dtype for orthogonalization. `torch.bfloat16` is precise enough if the hardware supports it.
         adam: Further arguments of `torch.optim.AdamW`, such as `betas`.
     """
 
@@ -63,10 +63,10 @@ class Muon(torch.optim.AdamW):
             for matrix in matrices:
                 if "momentum_buffer" not in self.state[matrix]:
                     self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
-                matrix.grad = None  # done: Adam passes over what has no gradient
+                matrix.grad = None  # Adam skips parameters without a gradient
             momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
             torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
-            ahead = torch._foreach_lerp(gradients, momenta, self.momentum)  # Nesterov: where the momentum leads
+            ahead = torch._foreach_lerp(gradients, momenta, self.momentum)  # Nesterov momentum
             directions = orthogonalize(torch.stack(ahead).to(self.precision)).to(matrices[0].dtype)
             if skip is not None:
                 directions = directions.masked_fill(skip, 0.0)
@@ -76,13 +76,13 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """Return matrices with the same singular vectors, whose singular values are about 1 (0.68 to 1.14).
+    """Return matrices with the same singular vectors but with singular values of about 1 (0.68 to 1.14).
 
-    The smallest singular values stay smaller.
+    Very small singular values stay below this range.
 
-    If M = U S Vᵀ, then M Mᵀ M = U S³ Vᵀ: an odd polynomial of a matrix applies to its singular values, and no
-    decomposition is needed. The polynomial used here moves those above 0.01 toward 1 (Newton and Schulz; Jordan et
-    al.).
+    If M = U S Vᵀ, then M Mᵀ M = U S³ Vᵀ: an odd polynomial of a matrix acts on its singular values, without a
+    decomposition. This is a Newton–Schulz iteration with the polynomial of Jordan et al. It moves singular values above
+    0.01 times the norm of the matrix toward 1.
 
     Args:
         matrices: `(count, rows, columns)`, of any size.

@@ -1,4 +1,4 @@
-"""A training run in its own process, so that you can use the notebook in the meantime."""
+"""Train in a separate process, so that you can keep using the notebook."""
 
 import json
 import os
@@ -43,16 +43,16 @@ def train_in_own_process(
 ) -> dict[str, Any]:
     """Train with the parts you have built, as `train` does, but in a separate process.
 
-    After each record, the process waits until `on_log` has returned, so `on_log` can pause it. With `resume`, the
-    records of the earlier part of the run come first. The arguments and the result are the same as for `train`.
+    After each record, the process waits until `on_log` returns, so `on_log` can pause it. With `resume`, `on_log` first
+    gets the records of the epochs that are already finished. The arguments and the result are the same as for `train`.
 
     Raises:
-        InputError: As in `train`, or the process failed; the message contains its last lines.
+        InputError: As in `train`, or the process failed. In that case, the message contains its last 8 lines of output.
     """
     if resume:
         records = read_metrics(Path(output) / "metrics.jsonl")
         finished = max((record["epoch"] for record in records if record["kind"] == "epoch"), default=0)
-        for record in records:  # the steps of an interrupted epoch will be repeated
+        for record in records:  # skip the steps of an interrupted epoch, which will be repeated
             if record.get("epoch", finished + 1) <= finished:
                 on_log(record)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -66,7 +66,7 @@ def train_in_own_process(
             text=True,
             encoding="utf-8",
         )
-        with process:  # on exit, this closes the channel, which ends the process, and waits for it
+        with process:  # on exit, closes the channel, which ends the process, and waits for it
             process.stdin.write(json.dumps([asdict(preset), str(output), resume]) + "\n")
             process.stdin.flush()
             for line in process.stdout:

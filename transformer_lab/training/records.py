@@ -1,12 +1,12 @@
-"""The records of a run: `training.json` with its full configuration and result, and `metrics.jsonl` with its history.
+"""Records of a training run: `training.json` has its configuration and result, and `metrics.jsonl` its history.
 
 Every line of `metrics.jsonl` is a JSON object with a `kind`:
 
 - `step`, one per update: `step` and `epoch` (from 1), `loss` (against the smoothed labels, in nats per token; with
   consistency training, it includes the disagreement of the two passes), `rate`, `gradient_norm` (before clipping),
   `tokens_per_second` (target tokens, since the start of the epoch), `seconds` (since the start of the run).
-- `epoch`: `epoch`, `step`, `train_loss` (the mean over its tokens), `validation_loss` (without label smoothing),
-  `validation_perplexity`, `validation_bleu` (greedy; null in an epoch that is not scored), `seconds`,
+- `epoch`: `epoch`, `step`, `train_loss` (the mean over the epoch's tokens), `validation_loss` (without label
+  smoothing), `validation_perplexity`, `validation_bleu` (greedy decoding; null if the epoch is not scored), `seconds`,
   `tokens_per_second` (excluding validation), `peak_memory_mib`.
 - `end`: `chosen` (which weights were saved), `validation_bleu` (with the preset's beam), `seconds`.
 """
@@ -33,16 +33,16 @@ from transformer_lab.presets import PRESETS, Preset
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a JSON file atomically."""
+    """Write `content` to a JSON file, replacing it atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return what `write_json` wrote.
+    """Return the content that `write_json` wrote.
 
     Raises:
-        InputError: The file is damaged.
+        InputError: The file is missing or damaged.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def configuration(preset: Preset, corpus: Corpus) -> dict[str, Any]:
     """
     train_pairs = corpus.train[: preset.train_limit]
     return {
-        "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON will return it
+        "preset": asdict(preset) | {"betas": list(preset.betas)},  # as read back from JSON
         "source": corpus.source,
         "target": corpus.target,
         "train_pairs": len(train_pairs),
@@ -78,7 +78,7 @@ def sha256_of(pairs: Pairs) -> str:
 
 
 def environment(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:
-    """Describe where and how a run was started, to help reproduce it. On another machine, rounding may differ."""
+    """Describe where and how a run was started, to help reproduce it. Rounding may differ on another machine."""
     standard = PRESETS.get(preset.name)
     return {
         "overridden": {
@@ -92,18 +92,18 @@ def environment(preset: Preset, device: torch.device, precision: torch.dtype, pr
 
 
 def software(*packages: str) -> dict[str, Any]:
-    """Describe the command being run, with the versions of Python, torch, this package, and `packages`."""
+    """Return the running command, the commit, the number of threads, and the versions of Python and of packages."""
     return {
         "command": command_line(),
         "commit": commit(),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__}  # with its build, +cpu or +cu130
+        "versions": {"python": platform.python_version(), "torch": torch.__version__}  # including its build: +cu130
         | {name: installed(name) for name in ("transformer-lab", *packages)},
         "threads": torch.get_num_threads(),
     }
 
 
 def differing_values(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the differences in words: "epochs was 3, now 5; seed was 1, now 2"."""
+    """Return the differences as text, such as "epochs was 3, now 5; seed was 1, now 2"."""
     return "; ".join(
         f"{name} was {earlier.get(name)}, now {value}" for name, value in now.items() if earlier.get(name) != value
     )
@@ -118,12 +118,12 @@ def command_line() -> str:
 def installed(name: str) -> str | None:
     try:
         return version(name)
-    except PackageNotFoundError:  # the package itself may run from its source tree
+    except PackageNotFoundError:  # this package may be running from its source tree
         return None
 
 
 def commit() -> str | None:
-    """Return the commit of the running source tree, plus `-dirty` if it has changes, or None outside a repository."""
+    """Return the commit of the running source tree, with `-dirty` if it was changed, or None outside a repository."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():  # installed, perhaps inside another project's repository
         return None
@@ -135,7 +135,7 @@ def commit() -> str | None:
 
 
 def peak_memory_mib(device: torch.device) -> float:
-    """Return the peak memory of this process: GPU memory if it trains there, otherwise main memory."""
+    """Return this process's peak memory in MiB: GPU memory if it trains on a GPU, otherwise main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     if sys.platform == "win32":
@@ -173,7 +173,7 @@ class Metrics:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Return the records in a `metrics.jsonl`, up to the first incomplete line, or none if the file doesn't exist."""
+    """Return the records in a `metrics.jsonl`, up to the first incomplete line, or none if the file does not exist."""
     records = []
     if Path(path).exists():
         for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():

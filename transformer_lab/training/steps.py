@@ -1,4 +1,4 @@
-"""One training step: from a batch to updated weights (sections 5.3 and 5.4 of the paper)."""
+"""Take one training step (sections 5.3 and 5.4 of the paper), or evaluate a model."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -76,7 +76,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
 
 
 class UpdateResult:
-    """What an update has measured. A GPU may still be computing it, so nothing waits for it until it is read."""
+    """The measurements of one update. A GPU may still be computing them; only `read` waits for them."""
 
     def __init__(self, numbers: Tensor) -> None:
         self.numbers = numbers.to("cpu", non_blocking=True)
@@ -85,7 +85,10 @@ class UpdateResult:
             self.copied.record()
 
     def read(self) -> tuple[list[float], float]:
-        """Return `(losses, norm)`: the loss of each batch's part, and the norm of the gradient before clipping."""
+        """Return `(losses, norm)`: each batch's share of the mean loss, and the norm of the gradient before clipping.
+
+        The losses add up to the mean over all tokens of the update, in nats per token.
+        """
         if self.copied:
             self.copied.synchronize()
         *losses, norm = self.numbers.tolist()
@@ -102,19 +105,19 @@ def update_weights(
     workers: WorkerGroup,
     fast: FastGradients | None = None,
 ) -> UpdateResult:
-    """`train_step` for large runs: one update from several batches, in several processes, in bfloat16 if desired.
+    """Do the work of `train_step` for large runs: one update from several batches, in one or more processes.
 
-    Each batch is weighted by its real tokens, so the update equals that of a single batch with all sentences. If the
-    loss or the norm of the gradient is not finite, the weights do not change.
+    Each batch is weighted by its number of real tokens, so the update equals that of a single batch with all sentences.
+    If the loss or the norm of the gradient is not finite, the weights do not change.
 
     Args:
         model: The model to train.
         batches: The same in every process, on the CPU. Each process takes its share of every batch.
-        optimizer: Made by `build_optimizer`. The caller sets its learning rate.
-        preset: Determines label smoothing, gradient clipping, and the comparison of two passes.
+        optimizer: The result of `build_optimizer`. Its learning rate is set by the caller.
+        preset: Determines label smoothing, gradient clipping, and consistency training.
         precision: The dtype of matrix products.
         workers: This process and the others.
-        fast: Computes the gradients in place of `model`, in its own precision.
+        fast: If given, computes the gradients in place of `model`, in its own precision.
     """
     device = next(model.parameters()).device
     all_tokens = sum(batch.target_tokens for batch in batches)
@@ -131,7 +134,7 @@ def update_weights(
     losses = workers.sum_gradients(model.parameters(), losses)
     norm = nn.utils.clip_grad_norm_(model.parameters(), preset.clip_norm or math.inf)
     numbers = torch.cat([losses, norm.view(1)])
-    # torch's fused optimizers skip a step for which this is 1. The GPU sees for itself: the processor need not wait.
+    # torch's fused optimizers skip the step if this is 1. They check on the GPU, so the CPU doesn't have to wait.
     optimizer.found_inf = 1.0 - numbers.isfinite().all().float()
     optimizer.step()
     if fast:
@@ -140,7 +143,7 @@ def update_weights(
 
 
 def backward(model: nn.Module, batch: Batch, preset: Preset, part: float, precision: torch.dtype) -> Tensor:
-    """Add the gradients of `part` times the loss on `batch` to the parameters' gradients, and return that loss."""
+    """Multiply the loss on `batch` by `part`, add its gradients to the parameters' gradients, and return it."""
     batch = batch.repeated(2) if preset.consistency else batch
     decoder_input, labels = shift_target(batch.target)
     with torch.autocast(batch.target.device.type, precision, enabled=precision != torch.float32):
@@ -156,7 +159,7 @@ def backward(model: nn.Module, batch: Batch, preset: Preset, part: float, precis
 
 
 def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) -> FastGradients | None:
-    """Return the `fast` of `update_weights`. With `compiled`, the module that computes gradients is compiled."""
+    """Return the argument `fast` of `update_weights`. With `compiled`, compile the module that computes gradients."""
     if preset.fast:
         return FastGradients(model, precision, preset.compiled)
     if preset.compiled:
@@ -165,21 +168,25 @@ def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) 
 
 
 def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
-    """Return the dtype of matrix products: bfloat16 if the preset says so, or with "auto" if the hardware has it."""
+    """Return the dtype that the preset sets for matrix products.
+
+    "auto" means bfloat16 if the hardware supports it, otherwise float32.
+    """
     if preset.precision == "auto":
         if device.type == "cuda":
             has_bf16 = torch.cuda.get_device_capability(device) >= (8, 0)
         else:
-            capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # not in every torch
+            capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # missing in some versions of torch
             has_bf16 = device.type == "cpu" and any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
         return torch.bfloat16 if has_bf16 else torch.float32
     return torch.bfloat16 if preset.precision == "bf16" else torch.float32
 
 
 def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
-    """Build Adam as in section 5.3, or Muon for the matrices between embeddings and output layer and Adam for the rest.
+    """Build Adam (section 5.3) or Muon.
 
-    Weight decay is decoupled from the gradient, as in AdamW.
+    Muon is for the matrices between the embeddings and the output layer. All other parameters use Adam. Weight decay is
+    decoupled from the gradient, as in AdamW.
     """
     parameters = list(model.parameters())
     adam = {"lr": 0.0, "betas": preset.betas, "eps": preset.eps, "weight_decay": preset.weight_decay, "fused": True}

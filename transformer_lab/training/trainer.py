@@ -1,4 +1,4 @@
-"""From sentence pairs to a trained model (section 5 of the paper)."""
+"""Train a model on sentence pairs (section 5 of the paper)."""
 
 import math
 import os
@@ -75,45 +75,45 @@ def train(
 ) -> dict[str, Any]:
     """Train a model and save it, together with a record of how it was trained.
 
-    At the end, `Translator.load` can load the model from `output`, which also holds `training.json`, `metrics.jsonl`
+    Afterwards, `Translator.load` can load the model from `output`, which also holds `training.json`, `metrics.jsonl`
     (see `records`), and the checkpoints. Every epoch ends with a checkpoint that replaces the previous one atomically,
-    so an interruption of any kind costs one epoch at most. A run that was interrupted and resumed yields the same
-    weights as one that was not, bit for bit on a CPU.
+    so any interruption costs at most one epoch. A run that is interrupted and resumed produces the same weights as one
+    that is not, bit for bit on a CPU.
 
-    Under torchrun, the processes share every batch, and each has its own dropout. Without dropout, the result is the
-    same as with one process, apart from rounding; with dropout, it differs as it would with a different seed. Torch's
-    global seed is set from `preset.seed` in every epoch.
+    With torchrun, the processes share every batch, and each has its own dropout. Without dropout, the result is the
+    same as with one process, except for rounding; with dropout, it differs as it would with a different seed. Torch's
+    global seed is set from `preset.seed` at the start of every epoch.
 
     Args:
-        preset: What to train, or the name of one of `PRESETS`.
+        preset: The hyperparameters, or the name of one of `PRESETS`.
         output: A new folder or, with `resume`, the folder of the run to continue.
-        data_dir: The folder with the corpus, so that it is not downloaded; as in `load_corpus`.
+        data_dir: The folder with the corpus, as in `load_corpus`, so that nothing is downloaded.
         resume: Continue the run in `output` after its last finished epoch. Its configuration must be the same. If the
             run is finished and its checkpoints were removed, return its record.
-        source: The language to translate from.
-        target: The language to translate into.
-        build_model: Builds the model from its configuration, possibly with your own parts.
+        source: The code of the language to translate from.
+        target: The code of the language to translate into.
+        build_model: Function that builds the model from its configuration, for example with your own parts.
         on_log: Called with every record of `metrics.jsonl` when it is written.
-        device: For example `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
+        device: For example `"cpu"` or `"cuda:1"`. The default is a GPU if there is one, otherwise the CPU.
 
     Returns:
         The content of `training.json`, or an empty dictionary in every process but the first.
 
     Raises:
         InputError: An argument is unusable, or the folder cannot be written.
-        DivergedError: (an InputError) the loss or the gradient is not finite.
-        DoesNotFitError: (an InputError) the model does not fit into memory.
+        DivergedError: The loss or the gradient is not finite. This is an InputError.
+        DoesNotFitError: The model does not fit into memory. This is an InputError.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     output = Path(output)
-    # oneDNN caches the last 1,024 kernels, one for each shape. They would take a third of a run's memory, although
-    # batches rarely have the same shape.
+    # By default, oneDNN caches the last 1,024 kernels, one for each shape. They would take up a third of a run's
+    # memory, although batches rarely have the same shape.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     where = choose_device(device)
     workers = join_workers(where)
     try:
         if workers.first:
-            check_output_folder(output, resume)  # before the corpus, which may be downloaded
+            check_output_folder(output, resume)  # before a corpus is downloaded
         if not resume:
             check_sizes(preset, build_model)
         corpus = load_corpus(preset.corpus, source, target, data_dir)
@@ -130,7 +130,7 @@ def train(
 
 
 def check_sizes(preset: Preset, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
-    """Build one layer for a tiny vocabulary, so that impossible sizes are found before a tokenizer is trained."""
+    """Build a model with one layer and a tiny vocabulary, to reject invalid sizes before a tokenizer is trained."""
     tiny = SimpleNamespace(source_size=4, target_size=4, pad_id=0, bos_id=1, eos_id=2)
     with errors_of_building():
         new_model(replace(preset, n_layers=1), tiny, build_model)
@@ -138,7 +138,7 @@ def check_sizes(preset: Preset, build_model: Callable[[TransformerConfig], nn.Mo
 
 @contextmanager
 def errors_of_building() -> Iterator[None]:
-    """Turn what building a model raises into one clear line."""
+    """Replace errors from building a model with an InputError that fits on one line."""
     try:
         yield
     except ValueError as error:  # d_model is odd, or not divisible by n_heads
@@ -151,13 +151,17 @@ def errors_of_building() -> Iterator[None]:
 
 
 def check_output_folder(output: Path, resume: bool) -> None:
-    """Make sure that a run can be resumed in the folder or, without `resume`, started there."""
+    """Prepare the folder for a new run or, with `resume`, for continuing the run in it.
+
+    Raises:
+        InputError: The folder already holds a run or, with `resume`, holds none, or it cannot be written.
+    """
     if resume:
         if not (output / "training.json").exists():
             raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
         if not is_finished(output):
             with writing(output):
-                (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint, the run starts over
+                (output / "checkpoints").mkdir(exist_ok=True)  # if there is no checkpoint, the run starts over
         elif not (output / "weights.safetensors").exists():
             raise InputError(f"{output} holds a finished run without weights and checkpoints: train in another folder")
         return
@@ -168,7 +172,7 @@ def check_output_folder(output: Path, resume: bool) -> None:
                 "or give a new folder with --output"
             )
     for file in ("config.json", "tokenizer.json", "metrics.jsonl"):
-        if (output / file).exists() and not (output / "checkpoints").is_dir():  # left by a run that was refused
+        if (output / file).exists() and not (output / "checkpoints").is_dir():  # unless a refused run left both
             raise InputError(f"{output} already holds a {file} of something else: give a new folder with --output")
     with writing(output):
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -187,13 +191,13 @@ class Progress:
     epoch: int = 0  # finished epochs
     step: int = 0  # finished updates
     seconds: float = 0.0
-    best_epoch: int = 0  # the best by validation BLEU; 0: none was scored yet
+    best_epoch: int = 0  # the epoch with the highest validation BLEU; 0 if none has been scored yet
     best_bleu: float = -1.0
 
 
 @dataclass
 class EncodedPairs:
-    """The pairs that fit into the model, as text and as token ids, with their numbers in the corpus."""
+    """The pairs that fit into the model, as text and as token IDs, with their numbers in the corpus."""
 
     pairs: list[tuple[str, str]]
     sources: list[list[int]]
@@ -202,7 +206,11 @@ class EncodedPairs:
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
-    """Encode both sides, leaving out the pairs that are longer than the model's `max_length`."""
+    """Encode both sides of each pair, leaving out pairs that are longer than the model's `max_length`.
+
+    Raises:
+        InputError: No pairs are left, or a pair does not fit into a batch.
+    """
     sources = tokenizer.encode_sources([source for source, _ in pairs])
     targets = tokenizer.encode_targets([target for _, target in pairs])
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
@@ -230,10 +238,10 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: 
 
 @dataclass
 class EpochTotals:
-    """Sums over the steps of an epoch that have been recorded."""
+    """Sums over the recorded steps of an epoch."""
 
     started: float = field(default_factory=time.perf_counter)
-    loss: float = 0.0  # over all target tokens
+    loss: float = 0.0  # summed over all target tokens
     tokens: int = 0
 
     @property
@@ -243,7 +251,7 @@ class EpochTotals:
 
 @dataclass
 class Step:
-    """An update that has been computed, or that a GPU is still computing."""
+    """An update that is finished or that a GPU is still computing."""
 
     number: int
     epoch: int
@@ -269,7 +277,7 @@ class TrainingRun:
         self.started = time.perf_counter()
         self.preset, self.output, self.device, self.workers = preset, output, device, workers
         self.precision = computing_precision(preset, device)
-        # A GPU computes the next step while this step's numbers are read, so it never waits for the CPU.
+        # A GPU computes the next step while the CPU reads the results of this one, so it never waits for the CPU.
         self.unread_steps = 1 if device.type == "cuda" else 0
         self.progress = Progress()
         run_configuration = configuration(preset, corpus)
@@ -294,7 +302,7 @@ class TrainingRun:
             self.load_checkpoint()
         if workers.first:
             if not resume:
-                # The record is written last: a folder with a record can be resumed, and a refused run leaves no record.
+                # Write the record last: it marks the folder as resumable, so a refused run must not leave one.
                 started_as = environment(preset, device, self.precision, workers.world_size)
                 write_json(self.record, {"configuration": run_configuration, "environment": started_as})
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
@@ -315,7 +323,7 @@ class TrainingRun:
         preset, tokenizer = self.preset, self.tokenizer
         train_pairs = corpus.train[: preset.train_limit]
         self.train_pairs = encode_pairs(tokenizer, train_pairs, "training", preset)
-        self.left_out = len(train_pairs) - len(self.train_pairs.pairs)  # too long
+        self.left_out = len(train_pairs) - len(self.train_pairs.pairs)  # pairs that are too long
         self.validation_pairs = encode_pairs(tokenizer, corpus.validation, "validation", preset)
         self.left_out_of_validation = len(corpus.validation) - len(self.validation_pairs.pairs)
         if self.workers.first and self.left_out_of_validation:
@@ -338,7 +346,11 @@ class TrainingRun:
         self.optimizer = build_optimizer(self.model, self.preset)
 
     def load_checkpoint(self) -> None:
-        """Continue from the last finished epoch."""
+        """Load the state at the end of the last finished epoch.
+
+        Raises:
+            InputError: The checkpoint is damaged.
+        """
         facts = load_training_state(self.checkpoint, self.model, self.optimizer)
         numbers = isinstance(facts, dict) and all(type(value) in (int, float) for value in facts.values())
         if not (numbers and facts.keys() == asdict(self.progress).keys()):
@@ -372,7 +384,7 @@ class TrainingRun:
     def batches_of_epoch(self, epoch: int) -> list[list[Batch]]:
         """Return the batches of each update, and seed dropout.
 
-        The random seeds are derived from the epoch, so it is the same whether or not the run was interrupted before it.
+        The seeds are derived from the epoch, so an epoch is the same whether or not the run was interrupted before it.
         """
         preset = self.preset
         shuffle = torch.Generator().manual_seed(seed_of(preset.seed, epoch, 0))
@@ -399,7 +411,11 @@ class TrainingRun:
         return Step(number, epoch, rate, batches, result)
 
     def record_step(self, step: Step, totals: EpochTotals, bar: tqdm) -> None:
-        """Read the measurements of an update, waiting for them if necessary, and log them."""
+        """Read the measurements of an update, waiting for them if necessary, and log them.
+
+        Raises:
+            DivergedError: The loss or the gradient is not finite.
+        """
         losses, norm = step.result.read()
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -424,16 +440,16 @@ class TrainingRun:
         bar.update()
 
     def encode_epoch(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the token ids of both sides.
+        """Return the token IDs of both sides.
 
-        With BPE-dropout (Provilkov et al. 2020), every epoch tokenizes the pairs differently. A pair whose new
-        tokens would not fit into the model or a batch keeps its usual tokens.
+        With BPE-dropout (Provilkov et al. 2020), the pairs are tokenized differently in every epoch. If a pair's new
+        tokens would not fit into the model or a batch, it keeps its usual tokens.
         """
         preset, usual = self.preset, self.train_pairs
         if not preset.bpe_dropout:
             return usual.sources, usual.targets
         sources, targets = list(usual.sources), list(usual.targets)
-        # The same in every process, since they share the batches.
+        # The seeds are the same in every process, because the processes share the batches.
         seeds = [seed_of(preset.seed, epoch, stream) for stream in (SOURCE_SPELLING, TARGET_SPELLING)]
         texts = [list(side) for side in zip(*usual.pairs, strict=True)]
         if preset.bpe_dropout_on != "target":
@@ -447,7 +463,7 @@ class TrainingRun:
         return sources, targets
 
     def bar(self, epoch: int, total_steps: int) -> tqdm:
-        """Return the progress bar of the whole run. In a log file, it prints a line from time to time."""
+        """Return a progress bar for the whole run. In a log file, it prints a line at most every 30 seconds."""
         return tqdm(
             desc=f"epoch {epoch}/{self.preset.epochs}",
             total=total_steps,
@@ -464,7 +480,7 @@ class TrainingRun:
         return time.perf_counter() - self.started
 
     def not_finite(self, step: Step, losses: list[float], norm: float) -> str:
-        """Return the error message for a step whose numbers aren't finite."""
+        """Return the error message for a step whose loss or gradient is not finite."""
         bad = [batch for batch, loss in zip(step.batches, losses, strict=True) if not math.isfinite(loss)]
         what = f"the loss is {sum(losses)}" if bad else f"the gradient's norm is {norm}"
         numbers = [self.train_pairs.numbers[index] for batch in bad or step.batches for index in batch.indices]
@@ -479,7 +495,7 @@ class TrainingRun:
         )
 
     def validate(self, train_loss: float, speed: float) -> None:
-        """Evaluate the model on the validation pairs and record the epoch if it is the best so far."""
+        """Evaluate the model on the validation pairs, log the results, and note the epoch if it is the best so far."""
         progress = self.progress
         loss, perplexity = evaluate(self.model, self.validation_batches)
         bleu = None
@@ -525,7 +541,7 @@ class TrainingRun:
                     path.unlink()
 
     def last_epochs(self) -> range:
-        """Return the finished epochs whose weights are averaged at the end."""
+        """Return the last finished epochs, whose weights would be averaged if the run ended now."""
         return range(max(1, self.progress.epoch - self.preset.average + 1), self.progress.epoch + 1)
 
     def finish(self) -> dict[str, Any]:
@@ -563,7 +579,7 @@ class TrainingRun:
 
 
 def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[TransformerConfig], nn.Module]) -> nn.Module:
-    """Build a model with the preset's sizes for the tokenizer's vocabularies."""
+    """Build a model with the preset's hyperparameters for the tokenizer's vocabularies."""
     config = TransformerConfig(
         source_vocab=tokenizer.source_size,
         target_vocab=tokenizer.target_size,
@@ -594,7 +610,7 @@ def warn_of_unfinished_warm_up(preset: Preset, total_steps: int) -> None:
         )
 
 
-SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams; 0 is for the order of the pairs, 1 + rank for dropout
+SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams for BPE-dropout; the pair order uses 0, dropout 1 + rank
 
 
 def seed_of(seed: int, epoch: int, stream: int) -> int:
@@ -603,11 +619,15 @@ def seed_of(seed: int, epoch: int, stream: int) -> int:
 
 
 def compare_configurations(record: dict[str, Any], now: dict[str, Any], output: Path) -> None:
-    """Make sure that the run of this record can be resumed with the current configuration."""
+    """Make sure that the run with this record can be resumed with the current configuration.
+
+    Raises:
+        InputError: The record is damaged, or a value in its configuration differs.
+    """
     earlier = record.get("configuration")
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
-    # A field that the record lacks was added after the run, which was trained with what is now its default.
+    # If the record lacks a field, the field was added after the run, which used what is now the default.
     earlier = {"validation_sha256": now["validation_sha256"]} | earlier | asdict(Preset(name="")) | earlier["preset"]
     if differing := differing_values(earlier | {"preset": None}, now | now["preset"] | {"preset": None}):
         raise InputError(
