@@ -85,7 +85,7 @@ def bucketed_batches(
         ValueError: The numbers of sources and targets differ, or a sentence is longer than `max_tokens`.
     """
     if len(sources) != len(targets):
-        raise ValueError(f"{len(sources)} sources but {len(targets)} targets: each source needs its target")
+        raise ValueError(f"{len(sources)} sources but {len(targets)} targets: each source needs a target")
     pairs = list(range(len(sources)))
     if generator is not None:
         pairs = torch.randperm(len(sources), generator=generator).tolist()

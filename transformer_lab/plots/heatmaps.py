@@ -282,7 +282,7 @@ def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> No
 def index_of(what: str, given: int, count: int) -> int:
     """Convert the index of a layer or head to one from 0 to `count` - 1. Negative indices count from the last."""
     if not count:
-        raise InputError(f"this model exposes no {what}s of that stack: build its attention from MultiHeadAttention")
+        raise InputError(f"this model exposes no {what}s in that stack: build its attention from MultiHeadAttention")
     if not -count <= given < count:
         raise InputError(f"there is no {what} {given}: this model has {what}s 0 to {count - 1} (or -{count} to -1)")
     return given % count

@@ -74,7 +74,7 @@ def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> Figure:
 def draw_hands(encoding: Tensor, position: int, pairs: Sequence[int] = (0, 4, 8, 12)) -> Figure:
     """Draw some pairs of features of one position as the hands of clocks, with dots for the positions before it."""
     figure = new_picture(
-        f"The hands of pairs {', '.join(map(str, pairs))} at position {position}, with a dot for each earlier one: "
+        f"The hands of pairs {', '.join(map(str, pairs))} at position {position}, and a dot for each earlier position: "
         "the later the pair, the less its hand has turned.",
         9,
         2.7,
