@@ -527,7 +527,7 @@ def batches_that_keep_the_rules(inputs, expected, received):
         return f"the positions in `lengths` go from 0 to {len(lengths) - 1}; one of the batches contains {other}"
     times = Counter(positions)
     if repeated := sorted(lengths[position] for position in times if times[position] > 1):
-        return f"more than once in the batches: {sentences_of_lengths(repeated)}"
+        return f"found more than once in the batches: {sentences_of_lengths(repeated)}"
     if missing := sorted(lengths[position] for position in range(len(lengths)) if position not in times):
         return f"missing from the batches: {sentences_of_lengths(missing)}"
     longest = [max(lengths[position] for position in batch) for batch in received]

@@ -178,7 +178,7 @@ def stops_in_time(never: str):
             return never
         for name, steps in received.items():
             if steps >= inputs["max_length"]:
-                return f"with {name}, it continues up to `max_length`, although every sentence has ended long before"
+                return f"with {name}, it continues up to `max_length`, although every sentence ended long before that"
         return None
 
     return rule
