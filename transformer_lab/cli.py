@@ -197,7 +197,7 @@ def doctor(
         Console().print(table)
     if any(finding.essential for finding in problems):
         raise typer.Exit(1)
-    print("Ready, apart from what is listed above." if problems else "Ready. Start with: transformer-lab open")
+    print("Ready, except for the items listed above." if problems else "Ready. Start with: transformer-lab open")
 
 
 @command(rich_help_panel=LEARN)
@@ -600,7 +600,7 @@ def release(
     out: Path = option("--output", "FOLDER", "folder for the handout", new_folder, default=Path("handout")),
     everything: bool = flag("--all", "release every notebook that has exercises"),
     address: str | None = option(
-        "--address", "URL", "repository for students to clone; remembered for the next releases"
+        "--address", "URL", "repository for students to clone; remembered for later releases"
     ),
 ) -> None:
     """Prepare notebooks to hand out to students.
@@ -712,8 +712,8 @@ def warn_about_a_pattern(paths: Sequence[Path]) -> None:
 
     if folder := folder_of_a_pattern(paths):
         print(
-            f"warning: several paths are in {printable(str(folder), 300)}, and each is read as a whole "
-            "class: the names in it become students. If each belongs to one student, give the folder itself",
+            f"warning: several of the paths are in {printable(str(folder), 300)}, and each path is read as a whole "
+            "class, with a student for every name in it. If each belongs to one student, give the folder itself",
             file=sys.stderr,
         )
 

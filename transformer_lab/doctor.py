@@ -136,7 +136,7 @@ def find_multi30k_files() -> Finding:
         folder = find_multi30k()
     except ModuleNotFoundError as error:  # on a server without the notebooks' packages
         state = f"the download folder is unknown without {error.name}"
-        return Finding("Multi30k", state, "set TRANSFORMER_LAB_DATA to the folder of a copy")
+        return Finding("Multi30k", state, "set TRANSFORMER_LAB_DATA to a folder with a copy")
     if folder:
         return Finding("Multi30k", str(folder))
     if named := os.environ.get("TRANSFORMER_LAB_DATA"):

@@ -99,7 +99,7 @@ def test_the_button_pauses_training(notebook, screenshot):
     output = notebook.run("explore_training")
     output.get_by_role("button", name="Pause").click()
     expect(output.get_by_role("status")).to_contain_text("paused")
-    output.get_by_role("button", name="Go on").click()
+    output.get_by_role("button", name="Continue").click()
     expect(output.get_by_role("status")).to_contain_text("loss")
     output.get_by_role("button", name="Stop").click()
     expect(output.get_by_role("status")).to_contain_text("stopped")

@@ -262,7 +262,7 @@ def test_answers_in_each_others_cells():
     assert handed_in(notebook).sources == ANSWERS
 
 
-TURNED_TO_TEXT = "The cell of `softmax` had been changed to a text cell; it was run as code."
+TURNED_TO_TEXT = "The cell for `softmax` had been changed to a text cell; it was run as code."
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_missing_cell():
     assembled = handed_in(without(solved(), "exercise-softmax", "check-softmax"))
     assert assembled.sources == {name: ANSWERS[name] for name in EXERCISES[1:]}
     assert {
-        "The cell of `softmax` is missing.",
+        "The cell for `softmax` is missing.",
         "1 course cell had been deleted and was put back.",
     } == set(assembled.remarks)
 
@@ -404,7 +404,7 @@ def test_an_answer_in_a_check_cell():
 
 def test_a_name_that_is_not_defined_is_remarked_upon():
     assembled = handed_in(with_answer("softmax", ANSWERS["softmax"].replace("def softmax", "def soft_max")))
-    assert "The cell of `softmax` does not define `softmax`." in assembled.remarks
+    assert "The cell for `softmax` does not define `softmax`." in assembled.remarks
     assert "def soft_max" in assembled.sources["softmax"]
 
 

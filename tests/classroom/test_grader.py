@@ -131,7 +131,7 @@ def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, notebook_of, a
     says = reports["causal_mask"][1]
     assert "`causal_mask` is imported from the package, which has no answers while you are graded" in says
     assert reports["target_mask"] == (
-        "failed", "After the notebook has run, there is no `target_mask`. Its cell defines `targetmask`."
+        "failed", "After the notebook was run, there was no `target_mask`. Its cell defines `targetmask`."
     )  # fmt: skip
 
 

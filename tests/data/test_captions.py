@@ -68,7 +68,7 @@ def test_impossible_sizes_are_refused():
     """Slicing with such sizes would silently return different or smaller sets."""
     with pytest.raises(InputError, match="-1"):
         caption_splits(train=-1)
-    with pytest.raises(InputError, match="50,001 captions, but there are only 50,000"):
+    with pytest.raises(InputError, match="50,001 captions requested, but there are only 50,000"):
         caption_splits(train=49_001, validation=500, test=500)
     assert caption_splits(0, 0, 0).train == []
 

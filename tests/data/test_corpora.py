@@ -203,7 +203,7 @@ def test_faulty_tables_are_named_to_the_line(tmp_path: Path, caplog):
         write(tsv, content)
         assert refusal(tsv) == f"{tsv} has no sentences: add some, or give another corpus"
     write(tsv, [f"ja\tyes {number}" for number in range(50)])
-    assert refusal(tsv).startswith(f"{tsv} cannot be split into train, validation and test: too few of the 50 pairs")
+    assert refusal(tsv).startswith(f"{tsv} cannot be split into train, validation and test, because too few of its 50")
     write(tsv, [*("\t".join(pair) for pair in TABLE), "", "\tonly English"])
     assert everything(load_corpus(tsv)) == sorted(TABLE)
     assert caplog.messages == [f"{tsv}: skipped 1 pairs with an empty side, the first on line 102"]
@@ -234,7 +234,7 @@ def test_a_header_with_other_columns_is_not_a_pair_of_sentences(tmp_path: Path, 
     """A German-English model must not be trained to translate numbers to German, or German to French."""
     path = write(tmp_path / "pairs.csv", [header] + [f"{n},Satz {n},sentence {n}" for n in range(100)])
     columns = header.replace(",", ", ")
-    assert f"line 1: the columns are {columns}, but de to en was asked for: put these" in refusal(path)
+    assert f"line 1: the columns are {columns}, but you asked for de to en: put these" in refusal(path)
 
 
 def test_columns_after_the_sentences_are_ignored(tmp_path: Path):

@@ -371,7 +371,7 @@ class TestDamagedFolder:
             ({"d_ff": 64}, ("encoder.layers.0.feed_forward.w_1.weight", "(32, 16)", "(64, 16)")),
             ({"n_layers": 3}, ("has no encoder.layers.2.self_attention.w_q.weight",)),
             ({"n_layers": 1}, ("has decoder.layers.1",)),
-            ({"tie": True}, ("which the model of its config.json doesn't have",)),
+            ({"tie": True}, ("which the model in its config.json doesn't have",)),
         ],
     )
     def test_a_config_of_another_shape_names_the_first_tensor_that_differs(self, folder, changes, named):

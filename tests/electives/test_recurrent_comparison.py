@@ -72,14 +72,14 @@ def test_pictures_say_what_they_show():
         "additive": [[0.9, 0.1], [0.2, 0.8]], "transformer": [torch.eye(2).tolist(), [[0.4, 0.6], [0.5, 0.5]]],
     }  # fmt: skip
     figure = draw_heat_maps_side_by_side(maps)
-    assert "additive attention goes most from a to Ein, dog to Hund" in figure.get_label()
+    assert "additive attention puts the most weight on these links: a to Ein, dog to Hund" in figure.get_label()
     assert figure.axes[1].get_title().endswith("last layer, mean of heads")
     assert draw_heat_maps_side_by_side(maps, 0).axes[1].get_title().endswith("layer 0, mean of heads")
     for side, tokens in ((0, ["<bos>", "a"]), (1, ["a", "dog"])):  # inputs on the far left, labels on the far right
         own = [text.get_text() for text in figure.axes[side].texts if text.get_gid() in ("query", "next")]
         assert own == tokens
     results = {"one": {"bleu": 30.0, "bleu_by_length": [{"words": "1-8", "sentences": 3, "bleu": 31.0}]}}
-    assert "one: 30.0 on all, 31.0 on 1-8 words" in draw_bleu_by_length(results).get_label()
+    assert "one: 30.0 on all, 31.0 on sentences of 1-8 words" in draw_bleu_by_length(results).get_label()
     assert "0.5 one position earlier, 0.25 2 positions earlier" in draw_reach({"GRU": [4.0, 2.0, 1.0]}).get_label()
 
 

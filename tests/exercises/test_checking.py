@@ -32,14 +32,14 @@ class Unready:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "it takes the function or class you wrote"),
-        ((1, 2, 3), "it takes the function or class you wrote"),
-        ((None,), "it got None: has the cell that defines"),
+        ((), "expected the function or class you wrote"),
+        ((1, 2, 3), "expected the function or class you wrote"),
+        ((None,), "it got None: did you run the cell that defines"),
         (("softmax",), "`check(softmax)`, without quotation marks"),
         (("sotfmax",), "there is no exercise `sotfmax`: did you mean softmax"),
         (("zzz",), "there is no exercise `zzz`: `progress()` lists them all"),
         (("multiheadattention", softmax), "did you mean MultiHeadAttention"),
-        (("softmax", None), "it got None: has the cell that defines `softmax` been run?"),
+        (("softmax", None), "it got None: did you run the cell that defines `softmax`?"),
         (("softmax", numpy_attention), "expected `softmax`, got `numpy_attention`"),
         ((softmax, numpy_attention), "expected the exercise's name as the first of two arguments"),
         ((np.ones(3),), "this is a `ndarray`, perhaps the result of a call"),
@@ -186,7 +186,7 @@ def test_a_second_mistake_does_not_hide_the_first():
 
     report = check("scaled_dot_product_attention", both)
     assert set(report.misconceptions) == {"missing_scale", "mask_inverted"}
-    assert "Two mistakes at once explain your results." in str(report)
+    assert "Together, these two mistakes explain your results." in str(report)
 
 
 def test_a_mistake_is_not_named_unless_it_explains_everything():
@@ -222,7 +222,7 @@ def test_the_earlier_part_in_which_it_stopped_is_named():
     exec("def combine_heads(x):\n    return split_heads(x, 2)", names)
     (first, *_) = [row.says for row in check(names["combine_heads"]).checks if row.state == "failed"]
     assert first == (
-        "it stops with an `AttributeError` inside your `split_heads` from an earlier notebook, called in line 2"
+        "it stops with an `AttributeError` inside your `split_heads` from an earlier notebook, called on line 2"
     )
 
 

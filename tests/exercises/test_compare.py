@@ -92,7 +92,7 @@ def test_infinities_are_counted_in_both_directions():
         "and is finite in 2 of 4 entries where it should be infinite"
     )
     (turned,), _ = compare(expected, -expected)
-    assert turned.says == "`output` has infinity of the wrong sign in 2 of 4 entries"
+    assert turned.says == "`output` has infinities with the wrong sign in 2 of 4 entries"
     (unknown,), _ = compare(torch.tensor([torch.nan, 1.0]), torch.ones(2))
     assert unknown.says == "`output` is not NaN in 1 of 2 entries where it should be"
 

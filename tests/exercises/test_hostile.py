@@ -120,8 +120,8 @@ class OtherNames(nn.Module):
 EXPLAINED = [
     ("softmax", misnamed, "NameError: name 'exponential_sum' is not defined"),
     ("softmax", misnamed, "return exponentials / exponential_sum"),
-    ("softmax", misnamed, "Has the cell that defines or imports `exponential_sum` been run?"),
-    ("softmax", lambda scores, axis: scores, "It is called as `softmax(scores)`."),
+    ("softmax", misnamed, "Did you run the cell that defines or imports `exponential_sum`?"),
+    ("softmax", lambda scores, axis: scores, "The check calls it as `softmax(scores)`."),
     ("softmax", without_return, "`weights` is None (is there a `return`?)"),
     ("softmax", returning(torch.ones(2)), "`weights` is a tensor of shape (2,)"),
     ("softmax", returning("a string"), "`weights` is a string ('a string')"),
@@ -143,7 +143,7 @@ EXPLAINED = [
     ("softmax", recursive, "It never stops calling itself."),
     ("softmax", raising(UnreadableError), "`UnreadableError`"),
     ("softmax", raising(ValueError(f"{object()}")), "0x…"),  # reports must not vary from run to run
-    ("softmax", checks_itself, "the code that is being checked calls `check` itself"),
+    ("softmax", checks_itself, "the code being checked calls `check` itself"),
     ("SingleHeadAttention", WithoutSuper, "The first line of `__init__` has to be `super().__init__()`."),
     ("SingleHeadAttention", Misspelled, "The class has no method `forward`"),
     ("SingleHeadAttention", OtherNames, "no parameter `w_q.weight`; there are `query.weight`, `query.bias`"),
@@ -314,7 +314,7 @@ def test_endless_loop_is_stopped(endless):
     report = check("softmax", endless)
     text = failed(report)
     assert "it did not finish within 5 seconds" in text
-    assert row(report, "two rows, each by itself").says == "an earlier check did not end"
+    assert row(report, "two rows, each by itself").says == "an earlier check ran out of time"
     assert "line " in text.split("it did not finish")[1]
 
 

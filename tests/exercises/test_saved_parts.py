@@ -242,7 +242,7 @@ def test_a_part_that_needs_its_notebook_says_so(notebook):
     notebook.run("globals()['anything'] = object()")
     report = notebook.run(SOFTMAX.replace("# mine", "assert anything"), "check(softmax)")
     assert report.passed
-    assert any("it uses `anything`, whose definition was not found" in remark for remark in report.remarks)
+    assert any("it uses `anything`, whose definition wasn't found" in remark for remark in report.remarks)
     assert not os.path.exists("mine/softmax.py")
 
 

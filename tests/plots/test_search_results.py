@@ -121,11 +121,11 @@ def test_pruning_counts_the_epochs_saved(trials, cut_off):
 
 def test_finalists_are_next_to_the_score_they_were_chosen_for(trials, finalists, cut_off):
     figure = draw_finalists(trials, finalists)
-    assert "trial 11 was chosen for 43.0 and has a mean of 41.0 over 2 other seeds" in figure.get_label()
+    assert "trial 11 was chosen for its score of 43.0; its mean is 41.0 over 2 other seeds" in figure.get_label()
     axes = figure.axes[0]
     figure.canvas.draw()  # the legend uses the runs' markers, so it must not overlap them
     assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1
-    assert "trial 10 was chosen for 40.0 and has a mean of 41.0 over 1 other seeds" in figure.get_label()
+    assert "trial 10 was chosen for its score of 40.0; its mean is 41.0 over 1 other seed" in figure.get_label()
     assert cut_off(figure) == []
 
 

@@ -65,7 +65,7 @@ def test_pause_holds_the_training_and_stop_ends_it():
 def test_a_click_while_a_step_is_recorded_is_not_lost():
     """Training and click handling run in separate threads.
 
-    The button must not say "Go on" while the state is "running".
+    The button must not say "Continue" while the state is "running".
     """
     told, clicked = threading.Event(), threading.Event()
     watch = explore_training(lambda on_log: told.wait(20) and on_log(step(1)), seconds=0)
@@ -81,7 +81,7 @@ def test_a_click_while_a_step_is_recorded_is_not_lost():
     assert clicked.wait(20)
     watch.thread.join(0.3)
     assert watch.thread.is_alive()
-    assert (watch.state, watch.pause.description) == ("paused", "Go on")
+    assert (watch.state, watch.pause.description) == ("paused", "Continue")
     assert "paused after the current step" in watch.says.value
     watch.pause.click()
     ended(watch)

@@ -28,7 +28,7 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
 @pytest.mark.parametrize("name", ["cuda:99", "gpu"])
 def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
     """The check comes before a folder is created, so that no half-finished run gets in the way of the next one."""
-    message = f"^this torch cannot compute on {name} here: name another device, such as cpu$"
+    message = f"^this torch cannot compute on {name} here: choose another device, such as cpu$"
     with pytest.raises(InputError, match=message):
         train("tour", tmp_path / "run", device=name)
     assert not (tmp_path / "run").exists()
@@ -37,7 +37,7 @@ def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
 @pytest.mark.parametrize("name", ["meta", "mps"])
 def test_a_device_without_all_that_is_computed_is_refused(name):
     """Apple's GPUs have no float64, so the first translation after an epoch of training would end in a traceback."""
-    with pytest.raises(InputError, match=f"^this course computes on cpu or cuda, not on {name}: name one of them$"):
+    with pytest.raises(InputError, match=f"^this course computes on cpu or cuda, not on {name}: choose one of them$"):
         choose_device(name)
 
 

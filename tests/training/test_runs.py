@@ -217,7 +217,7 @@ def test_metrics_end_at_the_first_damaged_line(finished_run, tmp_path, line):
 def test_files_of_something_else_are_not_replaced(tiny_preset, tmp_path, name):
     """`--output .` could point to a folder with other work in it."""
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match=f"already holds a {name} of something else: give a new folder with --output"):
+    with pytest.raises(InputError, match=f"already holds a {name} from something else: give a new folder with"):
         train(tiny_preset, tmp_path)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
@@ -260,7 +260,7 @@ def test_a_run_that_ends_in_its_warm_up_says_so(tiny_preset, tmp_path, capsys):
     schedule = {"schedule": "paper", "warmup_steps": 4000, "epochs": 1}
     train(replace(tiny_preset, **schedule), tmp_path / "run")
     updates = steps_of(tmp_path / "run")[-1][0]
-    said = f"the run ends after {updates} updates, inside its warm-up of 4,000: with more epochs or fewer warmup_steps"
+    said = f"the run ends after {updates} updates, during its warm-up of 4,000: use more epochs or fewer warmup_steps"
     assert said in capsys.readouterr().err
     train(replace(tiny_preset, **schedule | {"warmup_steps": updates}), tmp_path / "enough")
     assert "warm-up" not in capsys.readouterr().err
@@ -322,7 +322,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_good_checkp
     """The message gives the step and the pairs, which help find the cause; saving NaNs would make the run worthless."""
     folder = tmp_path / "run"
     with pytest.raises(
-        InputError, match=r"the loss is nan at step 30 \(epoch 2\), in the batch of the training pairs \d+, "
+        InputError, match=r"the loss is nan at step 30 \(epoch 2\), in the batch with the training pairs \d+, "
     ) as error:
         train(tiny_preset, folder, build_model=Diverging)
     assert "\n" not in str(error.value)

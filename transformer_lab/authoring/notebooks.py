@@ -40,7 +40,7 @@ CALL_OUT = """\
 
 {task}
 
-**Stuck?** Each call of `hint("{name}")` tells you a little more, and `solution("{name}")` shows our answer.
+**Stuck?** Each call to `hint("{name}")` tells you a little more, and `solution("{name}")` shows our answer.
 
 </div>"""
 CELL_TIMEOUT = 900  # seconds

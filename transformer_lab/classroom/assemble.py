@@ -241,7 +241,7 @@ class _Plan:
         if others:
             names = ", ".join(sorted(others))
             self.remarks.append(
-                f"It also contains answers to notebook {names}; those to {self.original.name} were graded."
+                f"It also contains answers to notebook {names}, but only those to {self.original.name} were graded."
             )
 
     def _locate(self, cell: _Cell) -> None:
@@ -277,14 +277,14 @@ class _Plan:
             if len(own) > 1:
                 self.remarks.append(f"The notebook has {len(own)} cells for `{name}`: the last one counts.")
             if not unanswered:
-                self.remarks.append(f"The cell of `{name}` is missing.")
+                self.remarks.append(f"The cell for `{name}` is missing.")
                 continue
             self.answers[name] = unanswered[-1]
             if name not in unanswered[-1].defines:
-                self.remarks.append(f"The cell of `{name}` does not define `{name}`.")
+                self.remarks.append(f"The cell for `{name}` does not define `{name}`.")
         for name, cell in self.answers.items():
             if not cell.is_code:
-                self.remarks.append(f"The cell of `{name}` had been changed to a text cell; it was run as code.")
+                self.remarks.append(f"The cell for `{name}` had been changed to a text cell; it was run as code.")
 
     def _definitions(self, exercise: Exercise) -> list[_Cell]:
         """Return the cells that define an exercise. Stubs don't count, nor do text cells if a code cell defines it.
@@ -382,7 +382,7 @@ class _Plan:
         of_exercises = [cell.exercise for cell in self.cells if cell.exercise]
         repeated = len(positions) - len(distinct) - (len(of_exercises) - len(set(of_exercises)))
         if repeated > 0:
-            self.remarks.append(f"{plural(repeated, 'course cell')} {_were(repeated)} in it twice.")
+            self.remarks.append(f"{plural(repeated, 'course cell')} {_were(repeated)} in the notebook twice.")
 
     # --- building ---
 
@@ -416,7 +416,7 @@ class _Plan:
             )
         if exercise in self.answers:
             home = next(name for name, own in self.homes.items() if own is self.answers[exercise])
-            return _code(f"# `{exercise}` is in the cell of `{home}`.", cell.id, {"exercise": exercise})
+            return _code(f"# `{exercise}` is in the cell for `{home}`.", cell.id, {"exercise": exercise})
         return _code(cell.source, cell.id, {"exercise": exercise} if exercise else {})
 
 

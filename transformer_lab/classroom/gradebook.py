@@ -40,7 +40,7 @@ MOST_NAMES = 5  # how many students with similar answers to list; the rest are o
 UNGUARDED = "graded without a sandbox"
 ABSENT = "submitted nothing"
 TIME_IS_UP = (
-    f"this student's time was up: all files of one student together get {STUDENT_SECONDS / 60:g} minutes per run, and "
+    f"this student's time ran out: all of a student's files together get {STUDENT_SECONDS / 60:g} minutes per run, and "
     "the next run grades the rest"
 )
 

@@ -400,7 +400,7 @@ def _kernel_ended(killed_for: str, status: int) -> KernelEnded:
     ending = f"was ended by {names.get(number, f'signal {number}')}" if number else f"ended with status {status}"
     explanations = {
         "exit": f"the kernel {ending}",
-        "time": "the time was up, and the kernel did not stop when it was interrupted",
+        "time": "time ran out, and the kernel did not stop when it was interrupted",
         "memory": "the kernel and its processes used more memory than is allowed",
         "processes": "the kernel started more processes than are allowed",
         "cpu": "the kernel used more CPU time than is allowed",

@@ -96,7 +96,7 @@ class SubmissionRun:
                 kernel.stop()
                 ended = error if isinstance(error, KernelEnded) else KernelEnded("time", "it took too long")
                 self.add_kernel_killer(index, ended)
-        raise KernelEnded("owner", "too many of its cells have ended the kernel")
+        raise KernelEnded("owner", "too many of its cells stopped the kernel")
 
     def add_kernel_killer(self, index: int, ended: KernelEnded) -> None:
         self.kernel_killing_cells.add(index)
@@ -300,7 +300,7 @@ class GradedExercise(pytest.Item):
         finally:
             kernel.stop()
         meanings = ", ".join(f"`{name}`" for name in sorted(redefined))
-        remark = f"A later cell redefines {meanings}. What counts is the version that the check in the notebook saw."
+        remark = f"A later cell redefines {meanings}. The version that counts is the one that the notebook's check saw."
         return replace(checked, remarks=(*checked.remarks, remark))
 
     def reportinfo(self) -> tuple[Path, int, str]:

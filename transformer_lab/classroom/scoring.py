@@ -103,7 +103,7 @@ def score(
 
 def _why_missing(name: str, source: str, failure: CellFailure | None) -> tuple[str, str]:
     """Return the state and the report for an exercise for which the kernel has no object."""
-    report = f"After the notebook has run, there is no `{name}`."
+    report = f"After the notebook was run, there was no `{name}`."
     if failure is not None:
         return failure.state, f"{report} Its cell did not run to the end: {failure.reason}."
     if not source.strip():
@@ -137,11 +137,11 @@ def _observe(
             kind = clean_text(kind, 100)
             raise _NotObserved("failed", f"`{name}` is of type `{kind}`. Expected a function or a class.")
         case {"broken": str(error)}:
-            raise _NotObserved("failed", f"No check can run together with this code: {clean_text(error, 300)}")
+            raise _NotObserved("failed", f"This code keeps the checks from running: {clean_text(error, 300)}")
         case {"observations": list(wire)} if len(wire) <= len(exercise.checks):
             with contextlib.suppress(WireError):
                 return _observations(exercise, wire), (CLASS_SCORED,) if answer.get("remark") else ()
-    raise _NotObserved("failed", f"Using `{name}` returned something that is not data.")
+    raise _NotObserved("failed", f"The results of `{name}` could not be read as data.")
 
 
 def _json(text: Any) -> Any:

@@ -355,7 +355,7 @@ def without_outputs(content: bytes) -> bytes:
     content = json.dumps({**notebook, "metadata": {}}).encode()
     if len(content) > MAX_BYTES_WITHOUT_OUTPUTS:
         size, limit = len(content) / MEBIBYTE, MAX_BYTES_WITHOUT_OUTPUTS // MEBIBYTE
-        raise NotGradable(f"it has {size:.1f} MiB without its outputs, and the limit is {limit}: remove what you added")
+        raise NotGradable(f"it is {size:.1f} MiB without its outputs, but the limit is {limit}: remove what you added")
     return content
 
 

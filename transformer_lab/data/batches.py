@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def pad_batch(sequences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
-    """Return sequences of different lengths as one int64 tensor `(batch, longest)`, right-padded with `pad_id`."""
+    """Return sequences of different lengths as one int64 tensor, `(batch, longest)`, right-padded with `pad_id`."""
     longest = max((len(sequence) for sequence in sequences), default=0)
     padded = [[*sequence, *[pad_id] * (longest - len(sequence))] for sequence in sequences]
     return torch.tensor(padded, dtype=torch.int64).view(len(sequences), longest)  # (batch, longest)
@@ -17,16 +17,16 @@ def pad_batch(sequences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
 def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Group sentences of similar length into batches, each a list of indices into `lengths`.
 
-    A batch of n sentences, the longest of which has m tokens, takes n * m cells once it is padded, and never more than
-    `max_tokens`. Every index is in exactly one batch, and each batch is as full as the order by length allows.
-    Without lengths, there are no batches.
+    If a batch has n sentences and the longest of them has m tokens, it takes n * m cells once it is padded. This is at
+    most `max_tokens`. Every index is in exactly one batch, and each batch is as full as the order by length allows. If
+    there are no lengths, there are no batches.
 
     Raises:
-        ValueError: a single sentence is longer than `max_tokens`.
+        ValueError: A single sentence is longer than `max_tokens`.
     """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
-        length = lengths[index]  # the longest so far, because the lengths ascend
+        length = lengths[index]  # the longest so far, because lengths are in ascending order
         if length > max_tokens:
             raise ValueError(f"sentence {index} has {length} tokens, but max_tokens is {max_tokens}: raise max_tokens")
         if batches and (len(batches[-1]) + 1) * length <= max_tokens:
@@ -85,7 +85,7 @@ def bucketed_batches(
         ValueError: The numbers of sources and targets differ, or a sentence is longer than `max_tokens`.
     """
     if len(sources) != len(targets):
-        raise ValueError(f"{len(sources)} sources but {len(targets)} targets: each source needs its target")
+        raise ValueError(f"{len(sources)} sources but {len(targets)} targets: each source needs a target")
     pairs = list(range(len(sources)))
     if generator is not None:
         pairs = torch.randperm(len(sources), generator=generator).tolist()

@@ -28,7 +28,7 @@ def learn_bpe(word_counts: Mapping[str, int], n_merges: int) -> list[tuple[str, 
         highest = max(pair_counts.values())
         best = min(pair for pair, count in pair_counts.items() if count == highest)
         merges.append(best)
-        # Only words with this pair change: take their pairs out of the counts and put the new ones in.
+        # Only words with this pair change: subtract their old pairs from the counts, and add the new ones.
         for index in list(words_with[best]):
             for pair in pairwise(words[index]):
                 pair_counts[pair] -= weights[index]

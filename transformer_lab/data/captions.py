@@ -95,6 +95,8 @@ def caption_splits(train: int = 48_000, validation: int = 1000, test: int = 1000
     lines = caption_lines()
     held_out, needed = test + validation, test + validation + train
     if needed > len(lines):
-        raise InputError(f"caption_splits: {needed:,} captions, but there are only {len(lines):,}: ask for fewer")
+        raise InputError(
+            f"caption_splits: {needed:,} captions requested, but there are only {len(lines):,}: ask for fewer"
+        )
     captions = [Caption(*line.split("\t")) for line in lines[:needed]]
     return CaptionSplits(captions[held_out:], captions[test:held_out], captions[:test])

@@ -115,7 +115,7 @@ def load_corpus(
         InputError: The corpus does not exist or cannot be read. The message names the file, the line, and a remedy.
     """
     if source == target:
-        raise InputError(f"source and target language are both {source!r}: choose two languages")
+        raise InputError(f"source and target language are both {source!r}: choose two different languages")
     if name_or_folder == "captions":
         return _load_captions(source, target)
     if name_or_folder == "multi30k":
@@ -191,7 +191,8 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
     if len(text) < SHORTEST_TEXT:
         count = len(text) - (not read.endswith("\n"))  # the last line break may have been added above
         raise InputError(
-            f"{path} has {count:,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, better 100,000"
+            f"{path} has {count:,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, preferably "
+            "100,000"
         )
     cut = len(text) * 9 // 10
     cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # no line break nearby: split at nine tenths
@@ -394,8 +395,8 @@ def _load_table(path: Path, source: str, target: str) -> Corpus:
             rows = rows[1:]
         elif any(map(_is_a_language, first[:2])) and sum(map(_is_a_language, first)) > 1:
             raise InputError(
-                f"{path}, line {rows[0][0]}: the columns are {', '.join(first)}, but {source} to {target} was asked "
-                "for: put these two first, or ask for the two that are there"
+                f"{path}, line {rows[0][0]}: the columns are {', '.join(first)}, but you asked for {source} to "
+                f"{target}: put these two first, or ask for the two that are there"
             )
         elif len(first) > 2 and "tatoeba.org" in first[2]:
             if "en" not in (source, target):
@@ -469,8 +470,8 @@ def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
             train += group
     if not (train and validation and test):
         raise InputError(
-            f"{path} cannot be split into train, validation and test: too few of the {len(pairs)} "
-            "pairs are unrelated: give more, or a folder with a file for each of the three"
+            f"{path} cannot be split into train, validation and test, because too few of its {len(pairs)} "
+            "pairs are unrelated: give more pairs, or a folder with a file for each of the three"
         )
     return tuple([pairs[index] for index in sorted(split)] for split in (train, validation, test))
 
@@ -534,7 +535,7 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
             ) from error
     folder = find_multi30k(data_dir)
     if folder is None:
-        raise InputError(f"no Multi30k in {named}: expected train.{source}.gz there or in its folder multi30k")
+        raise InputError(f"no Multi30k in {named}: expected train.{source}.gz there or in its subfolder multi30k")
     for path in (folder / file for file in files):
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != MULTI30K_SHA256[path.name]:
             log.warning("%s is not the published file: scores can't be compared with others", path)

@@ -14,7 +14,7 @@ PAD_ID, BOS_ID, EOS_ID, UNK_ID = range(4)
 def build_vocabulary(sentences: Iterable[list[str]], min_frequency: int = 1) -> "Vocab":
     """Return a vocabulary: first the special tokens, then the tokens of the sentences, most frequent first.
 
-    A token that occurs fewer than `min_frequency` times gets no ID of its own: `vocabulary[token]` is that of `<unk>`.
+    A token that occurs fewer than `min_frequency` times has no ID of its own: `vocabulary[token]` is the ID of `<unk>`.
     """
     from torchtext.vocab import Vocab
 

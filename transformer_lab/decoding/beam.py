@@ -17,14 +17,14 @@ def length_penalty(length: int, alpha: float) -> float:
 
 
 def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float, max_length: int) -> list[list[int]]:
-    """Translate a batch by beam search (section 6.1), one sentence at a time.
+    """Translate a batch with beam search (section 6.1), one sentence at a time.
 
     The beam holds the `beam_size` hypotheses with the highest log-probability, finished or not. In each step, every
-    unfinished hypothesis is extended by every token, and a finished one stays as it is. The search ends when all of
-    them are finished; the answer is the hypothesis with the highest log-probability divided by `length_penalty`.
+    unfinished hypothesis is extended by every token, and finished ones stay as they are. When all of them are finished
+    or `max_length` is reached, the one with the highest log-probability divided by `length_penalty` is the answer.
 
     Args:
-        model: A `Transformer` in training or evaluation mode, which is restored afterwards.
+        model: A `Transformer` in any mode. It runs in evaluation mode, and its own mode is restored afterwards.
         source: `(batch, source)`, integers, padded on the right.
         beam_size: Number of hypotheses kept per sentence; may exceed the vocabulary size. 1 is greedy decoding.
         alpha: Exponent of the length penalty. The paper uses 0.6.
@@ -32,6 +32,9 @@ def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float
 
     Returns:
         One list of tokens per sentence, without bos, eos, and pad.
+
+    Raises:
+        ValueError: A source or a translation is longer than the model's own `max_length`.
     """
     bos, eos = model.config.bos_id, model.config.eos_id
     translations = []
@@ -47,9 +50,9 @@ def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float
                 n = len(unfinished)
                 target = torch.tensor([[bos, *tokens] for tokens, _ in unfinished], device=source.device)  # (n, length)
                 logits = model.decode(target, memory.expand(n, -1, -1), source_mask.expand(n, -1, -1, -1))[:, -1]
-                # In double precision, because many small rounding errors could add up to a different choice.
+                # Use double precision, because small rounding errors could add up and change the choice.
                 log_probabilities = logits.double().log_softmax(dim=-1)  # (n, vocab)
-                best = log_probabilities.topk(min(beam_size, logits.size(-1)))  # (n, children): no more can enter
+                best = log_probabilities.topk(min(beam_size, logits.size(-1)))  # (n, children): no more can fit
                 beam = finished + [
                     ([*tokens, token], score + log_probability)
                     for (tokens, score), next_tokens, next_log_probabilities in zip(

@@ -167,7 +167,9 @@ def refuse_unsupported(model: nn.Module) -> None:
     if any(isinstance(part, ResidualConnection) and part.norm_first != norm_first for part in parts):
         raise InputError(f"some sublayers are pre-norm, others post-norm; CTranslate2 supports only one kind: {remedy}")
     if any(isinstance(stack.norm, LayerNorm) != norm_first for stack in (model.encoder, model.decoder)):
-        raise InputError(f"CTranslate2 expects a final norm after each pre-norm stack and after no other: {remedy}")
+        raise InputError(
+            f"CTranslate2 expects a final norm after each pre-norm stack and after no post-norm stack: {remedy}"
+        )
     if len({part.eps for part in parts if isinstance(part, LayerNorm)}) > 1:
         raise InputError(f"the norms differ in eps, but CTranslate2 uses one value for all of them: {remedy}")
     if any(isinstance(part, TokenEmbedding) and part.scale != scale for part in parts):

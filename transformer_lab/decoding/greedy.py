@@ -32,12 +32,15 @@ def greedy_decode(model: Transformer, source: Tensor, max_length: int) -> list[l
     """Translate a batch greedily: append the most probable next token until every sentence has ended.
 
     Args:
-        model: A `Transformer` in training or evaluation mode, which is restored afterwards.
+        model: A `Transformer` in any mode. It runs in evaluation mode, and its own mode is restored afterwards.
         source: `(batch, source)`, integers, padded on the right.
         max_length: Maximum number of generated tokens per sentence. Bos does not count; eos does.
 
     Returns:
         One list of tokens per sentence, without bos, eos, and pad.
+
+    Raises:
+        ValueError: A source or a translation is longer than the model's own `max_length`.
     """
     config = model.config
     with evaluation_mode(model):

@@ -52,13 +52,13 @@ class Cache:
 
 
 class CachedAttention:
-    """Self-attention one step at a time: takes the newest token and returns its output, given all the earlier ones.
+    """Self-attention one step at a time: each step takes the newest token and returns its output.
 
     After `t` steps, the output equals the last row of `attention` with a causal mask over all `t` vectors, but each
     step projects one vector instead of `t`.
 
     Args:
-        attention: A `MultiHeadAttention`. Its weights are only read, and it is used without dropout.
+        attention: A `MultiHeadAttention`. It is not modified and is used without dropout.
         n_heads: Its number of heads.
     """
 
@@ -72,9 +72,9 @@ class CachedAttention:
         """Append the key and the value of `x` to the cache, and let `x` attend to everything in it.
 
         Args:
-            x: The newest token of each sentence, `(batch, 1, d_model)`. Several new tokens at once,
-                `(batch, new, d_model)`, come with a mask: a whole prefix or, in the package's own beam search, the
-                hypotheses of a sentence.
+            x: The newest token of each sentence, `(batch, 1, d_model)`. With a mask, there can be several new tokens,
+                `(batch, new, d_model)`: a whole prefix or, in the package's own beam search, the hypotheses of a
+                sentence.
             mask: Boolean, broadcasts to `(batch, heads, new, length)`, where length includes the new tokens; True
                 means "may attend". Without a mask, everything in the cache is visible.
 
@@ -88,7 +88,7 @@ class CachedAttention:
         return self.attention.w_o(combine_heads(output))  # (batch, new, d_model)
 
     def reorder(self, indices: Tensor) -> None:
-        """Let row i continue from the history of row `indices[i]`. Rows may move, be repeated, or be dropped.
+        """Continue row i from the history of row `indices[i]`. Rows can be moved, repeated, or dropped.
 
         Args:
             indices: Integers, `(rows,)`. From now on, the batch has this many rows.

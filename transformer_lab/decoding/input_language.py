@@ -45,7 +45,7 @@ def reject_unknown_script(sentences: Sequence[str], sources: Sequence[list[int]]
         known = [token for token in tokens if token != "<unk>" and not re.fullmatch("<0x..>", token)]
         if len(known) < len(tokens) and not any(character.isalnum() for character in "".join(known)):
             raise InputError(
-                f"sentence {number} is foreign to this model, which translates {tokenizer.source} to "
+                f"sentence {number} can't be read by this model, which translates {tokenizer.source} to "
                 f"{tokenizer.target}: {sentence.strip()[:40]}"
             )
 

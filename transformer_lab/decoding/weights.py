@@ -62,6 +62,6 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: Path) 
             )
     for name in weights:
         if name not in own:
-            raise InputError(f"{origin} has {name}, which the model of its config.json doesn't have: {remedy}")
+            raise InputError(f"{origin} has {name}, which the model in its config.json doesn't have: {remedy}")
     for name, tensor in own.items():
         tensor.copy_(weights[name])

@@ -448,7 +448,7 @@ def keep_working(
                     spare -= 1
                     processes.append(subprocess.Popen(command, env=environment))
                 elif process.returncode:
-                    raise InputError(f"a worker of the search in {folder} has ended: its last lines say why")
+                    raise InputError(f"a worker of the search in {folder} has stopped: its last output says why")
             if advance:
                 advance(count_ended(studies), total)
     finally:

@@ -59,7 +59,8 @@ class Results:
         for number, runs in self.finalists.groupby("of", sort=False):
             when_chosen = self.trials.set_index("number").loc[number, "bleu"]
             each, mean = ", ".join(f"{bleu:.1f}" for bleu in runs["bleu"]), runs["bleu"].mean()
-            lines.append(f"trial {number}: chosen for {when_chosen:.1f}; with other seeds {each}, mean {mean:.1f}")
+            with_others = f"with other seeds {each}, mean {mean:.1f}"
+            lines.append(f"trial {number}: chosen for its score of {when_chosen:.1f}; {with_others}")
         return "\n".join(lines)
 
 
@@ -125,7 +126,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
 
     judged = trials.dropna(subset="bleu")
     if len(judged) < 8:
-        raise InputError(f"{len(judged)} trials with a BLEU are too few to say what matters: at least 8 are needed")
+        raise InputError(f"{len(judged)} scored trials are too few to say what matters: at least 8 are needed")
     draw, scores = random.Random(seed), list(judged["bleu"])
     shuffled = [pedanova(judged, draw.sample(scores, len(scores))) for _ in range(shuffles)]
     chance = pd.DataFrame(shuffled, columns=list(HYPER_PARAMETERS)).quantile(0.95)

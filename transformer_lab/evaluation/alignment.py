@@ -4,17 +4,17 @@ from torch import Tensor
 
 
 def alignment_error_rate(weights: Tensor, gold: Tensor) -> float:
-    """Compute the alignment error rate (Och and Ney 2003), with all gold links counted as sure ones.
+    """Compute the alignment error rate (Och and Ney 2003), counting all gold links as sure.
 
     Each row of the weights proposes one link, to the column with its highest weight. If A are the proposed links and G
-    the gold ones, the rate is 1 - 2|A ∩ G| / (|A| + |G|): 0.0 if they're the same, and 1.0 if they share none.
+    the gold links, the rate is 1 - 2|A ∩ G| / (|A| + |G|). It is 0.0 if they are the same and 1.0 if they share none.
 
     Args:
-        weights: Attention of one head, `(query, key)`: rows are target tokens, columns are source tokens.
-        gold: Boolean, of the same shape, and True where the two tokens are linked.
+        weights: The attention of one head, `(query, key)`. Rows are target tokens, and columns are source tokens.
+        gold: Boolean, with the same shape; True where the two tokens are linked.
 
     Raises:
-        ValueError: The shapes differ.
+        ValueError: The shapes differ, or there are no rows or columns.
     """
     if weights.shape != gold.shape:
         raise ValueError(f"weights {tuple(weights.shape)} and gold {tuple(gold.shape)} must have the same shape")

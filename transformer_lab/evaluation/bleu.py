@@ -14,8 +14,8 @@ def ngram_precision(hypotheses: Sequence[Sequence[str]], references: Sequence[Se
         n: Length of the n-grams, at least 1.
 
     Returns:
-        A fraction over the whole corpus. Within a sentence, an n-gram counts at most as often as it occurs in the
-        reference. 0.0 if the hypotheses have no n-gram at all.
+        One fraction for the whole corpus. Within a sentence, an n-gram counts at most as often as it occurs in the
+        reference. If the hypotheses have no n-grams at all, the result is 0.0.
 
     Raises:
         ValueError: The numbers of hypotheses and references differ.
@@ -38,7 +38,7 @@ def brevity_penalty(hypothesis_length: int, reference_length: int) -> float:
 
     Returns:
         1.0 if the hypotheses are at least as long as the references, and exp(1 - reference_length / hypothesis_length)
-        if they are shorter. 0.0 if the hypotheses have no token at all, whatever the references are.
+        if they are shorter. If the hypotheses have no tokens at all, the result is 0.0, regardless of the references.
     """
     if hypothesis_length == 0:
         return 0.0

@@ -80,7 +80,7 @@ def _refuse_unmatched(hypotheses: Sequence[str], references: Sequence[str]) -> N
         raise InputError("expected a list of sentences; got a single string: put it into a list")
     if len(hypotheses) != len(references):
         raise InputError(
-            f"{len(hypotheses)} translations, but {len(references)} references: each translation needs its reference"
+            f"{len(hypotheses)} translations, but {len(references)} references: each translation needs a reference"
         )
     if not hypotheses:
         raise InputError("no translations to score: give at least one, with its reference")

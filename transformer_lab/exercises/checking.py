@@ -52,7 +52,7 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
         CheckFailed: The check fails, and TRANSFORMER_LAB_STRICT is 1 or nbgrader runs the notebook.
     """
     if is_checking():
-        raise CheckUsageError("the code that is being checked calls `check` itself: move that call out of it")
+        raise CheckUsageError("the code being checked calls `check` itself: move that call out of it")
     exercise, subject, remarks = _resolve_arguments(arguments if as_ is None else (as_, *arguments))
     report = run_check(exercise, subject)
     if as_ is None and report.passed:
@@ -106,7 +106,7 @@ def _show(report: Report) -> None:
 def _resolve_arguments(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[str]]:
     """Return the exercise, the object to check, and remarks on how `check` was called."""
     if not arguments or len(arguments) > 2:
-        raise CheckUsageError("it takes the function or class you wrote, `check(softmax)`, or a name and an object")
+        raise CheckUsageError("expected the function or class you wrote, `check(softmax)`, or a name and an object")
     name, subject, remarks = (_resolve_object if len(arguments) == 1 else _resolve_name_and_object)(*arguments)
     if name not in exercises():
         raise CheckUsageError(no_such_exercise(name))
@@ -119,7 +119,7 @@ def _resolve_arguments(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[
         elif inspect.isfunction(subject):
             raise CheckUsageError(f"`{name}` is a class, but this is a function: pass the class")
     elif isinstance(subject, type):
-        raise CheckUsageError(f"`{name}` is a function, but this is the class `{subject.__name__}`: pass a function")
+        raise CheckUsageError(f"`{name}` is a function, but this is the class `{subject.__name__}`: pass the function")
     return exercise, subject, remarks
 
 
@@ -167,11 +167,11 @@ def _kind(value: Any) -> str:
 def _refuse_values(subject: Any, name: str = "softmax") -> None:
     """Reject a value that is neither a function nor a class, and say what to pass instead."""
     if subject is None:
-        raise CheckUsageError(f"it got None: has the cell that defines `{name}` been run?")
+        raise CheckUsageError(f"it got None: did you run the cell that defines `{name}`?")
     if isinstance(subject, str):
         if subject not in exercises():
             raise CheckUsageError(no_such_exercise(subject))
-        raise CheckUsageError(f"it takes what you wrote, not its name: `check({subject})`, without quotation marks")
+        raise CheckUsageError(f"expected what you wrote, not its name: `check({subject})`, without quotation marks")
     if isinstance(subject, ModuleType):
         raise CheckUsageError(f"this is the module `{subject.__name__}`: pass the function or class itself")
     if isinstance(subject, torch.Tensor | np.ndarray | int | float | list | tuple | dict):

@@ -232,7 +232,7 @@ def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray,
     entries_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
         "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),
-        "has infinity of the wrong sign in {}": expected.isinf() & received.isinf() & (expected != received),
+        "has infinities with the wrong sign in {}": expected.isinf() & received.isinf() & (expected != received),
         "is not NaN in {} where it should be": expected.isnan() & ~received.isnan(),
     }
     clauses = [says.format(_entries(wrong)) for says, wrong in entries_by_wording.items() if wrong.any()]
@@ -278,10 +278,10 @@ def described(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"a NumPy array of shape {value.shape}"
     if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
+        return f"a {type(value).__name__} of length {len(value)}"
     if isinstance(value, dict):
         return "a dictionary"
-    kind = {bool: "a truth value", int: "a whole number", float: "a number", str: "a string"}.get(type(value))
+    kind = {bool: "a boolean", int: "a whole number", float: "a number", str: "a string"}.get(type(value))
     return f"{kind or type(value).__name__} ({short(value)})"
 
 

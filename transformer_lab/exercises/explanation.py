@@ -19,13 +19,14 @@ MOST_ROWS, MOST_COLUMNS = 4, 8  # of a table
 
 # Explanations of the most common exceptions here: a pattern for "Type: message", and a sentence.
 _MEANINGS = {
-    r"missing \d+ required|takes .* positional arguments? but|unexpected keyword": "It is called as `{signature}`.",
+    r"missing \d+ required|takes .* positional arguments? but|unexpected keyword": "The check calls it as "
+    "`{signature}`.",
     r"before Module\.__init__\(\) call": "The first line of `__init__` has to be `super().__init__()`.",
     r'missing the required "forward"': "The class has no method `forward`: check its spelling and its indentation.",
-    r"call numpy\(\) on Tensor that requires grad": "NumPy doesn't record gradients: compute with torch.",
+    r"call numpy\(\) on Tensor that requires grad": "NumPy doesn't record gradients: use torch instead.",
     r"leaf Variable that requires grad": "This would change the input in place: compute a new tensor instead.",
-    r"view size is not compatible": "`view` needs the numbers to be in memory in the order of the axes, but "
-    "`transpose` has changed that order: use `reshape`, which copies if it has to.",
+    r"view size is not compatible": "`view` works only if the numbers are in memory in the order of the axes, "
+    "and `transpose` has changed that order: use `reshape`, which copies them if it has to.",
     r"to have the same dtype|expected scalar type": "The inputs are float64 here, but another tensor isn't: create "
     "tensors with the dtype of the inputs.",
     r"cannot be multiplied|for batch1 to be|size mismatch": "In a matrix product, the last axis of the first factor "
@@ -33,11 +34,12 @@ _MEANINGS = {
     r"must match the size of tensor b|could not be broadcast": "Axes are aligned from the right: the two sizes of each "
     "pair have to be equal, unless one of them is 1.",
     r"operator, with a bool tensor is not supported": "To invert a boolean mask, write `~mask`.",
-    r"only implemented on integer and Boolean|not implemented for '(?:Float|Double)'": "Masks are boolean here.",
+    r"only implemented on integer and Boolean|not implemented for '(?:Float|Double)'": "In this course, masks are "
+    "boolean.",
     r"^RecursionError": "It never stops calling itself.",
-    r"^NameError: name '(\w+)' is not defined": "Has the cell that defines or imports `{0}` been run?",
+    r"^NameError: name '(\w+)' is not defined": "Did you run the cell that defines or imports `{0}`?",
     r"^SystemExit|^KeyboardInterrupt": "It tried to end the program.",
-    r"^NotImplementedError: ?$": "Part of it is not written yet: the line that raises this exception is still there.",
+    r"^NotImplementedError: ?$": "Part of it isn't written yet: the line that raises this exception is still there.",
 }
 
 _CHANGES = {
@@ -65,13 +67,13 @@ def signature(exercise: Exercise) -> str:
 def crash_in_words(crash: Crash) -> str:
     """Describe how the call ended, in one line."""
     if crash.kind == "time":
-        return f"it did not finish within {SECONDS:g} seconds: is there a loop that never ends, or too much to compute?"
+        return f"it did not finish within {SECONDS:g} seconds: is there an endless loop, or too much computation?"
     if crash.kind == "memory":
-        size = f"{crash.message} of memory" if crash.message else "more memory than it may have"
+        size = f"{crash.message} of memory" if crash.message else "more memory than the check allows"
         return f"it asked for {size}, far more than these inputs need: is a shape wrong, or does it store too much?"
     if crash.type == "ParameterError":
         return crash.message
-    where = f" in line {crash.line}" if crash.line is not None else ""
+    where = f" on line {crash.line}" if crash.line is not None else ""
     if crash.part:
         where = f" inside your `{crash.part}` from an earlier notebook" + (f", called{where}" if where else "")
     return f"it stops with {with_article(crash.type)}{where}"
@@ -84,7 +86,7 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
         return blocks
     if crash.type == "ParameterError":
         if "there is no" in crash.message:
-            blocks.append("The names of the parameters are fixed, so that weights can be loaded by name.")
+            blocks.append("The parameters need exactly these names, because the check loads weights by name.")
         return blocks
     text = f"{crash.type}: {crash.message}"
     blocks.append(Code(text if crash.message else crash.type))
@@ -129,7 +131,7 @@ def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
 
 def _table_of_input(exercise: Exercise, name: str, value: Tensor | np.ndarray) -> Table:
     rows = _rows(value)
-    more = f", its first {MOST_ROWS} rows" if len(rows) > MOST_ROWS else ""
+    more = f", first {MOST_ROWS} rows" if len(rows) > MOST_ROWS else ""
     return Table(f"{name} {_named_shape(exercise, name, value)}{more}", rows[:MOST_ROWS])
 
 
@@ -151,8 +153,8 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
     rows, received_rows = _rows(expected), _rows(received)
     title = f"{difference.where} {_named_shape(exercise, difference.where, expected)}"
     if len(rows) > 1:
-        which = "all of them" if len(wrong_rows) <= MOST_ROWS else f"the first {MOST_ROWS}"
-        title += f", rows that differ ({len(wrong_rows)} of {len(rows)}, {which})"
+        which = "" if len(wrong_rows) <= MOST_ROWS else f"; here are the first {MOST_ROWS}"
+        title += f", rows that differ ({len(wrong_rows)} of {len(rows)}{which})"
     shown = wrong_rows[:MOST_ROWS].tolist()
     return [SideBySide(title, [rows[index] for index in shown], [received_rows[index] for index in shown])]
 

@@ -109,7 +109,7 @@ def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation
             verdict.state = "failed"
         failed.add(verdict.check.name)
         if needed is not None:
-            verdict.state, verdict.says = "not checked", f"it needs “{needed}”"
+            verdict.state, verdict.says = "not checked", f"it can be checked once “{needed}” passes"
             verdict.costs_points = False
         elif place in crashes:
             verdict.state, verdict.says = "not checked", "the same error as above"
@@ -131,7 +131,7 @@ def _explanation(
     if diagnosis.says:
         blocks.append(Heading("What happened"))
         if diagnosis.kind == "two":
-            blocks.append("Two mistakes at once explain your results.")
+            blocks.append("Together, these two mistakes explain your results.")
         elif diagnosis.kind == "either":
             blocks.append("Either of these mistakes explains your results.")
         blocks += diagnosis.says

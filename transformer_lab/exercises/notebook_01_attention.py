@@ -130,7 +130,7 @@ NUMPY_ATTENTION = Exercise(
         Property(
             "the order of the keys doesn't matter",
             lambda sampler: array_inputs(sampler, 1, 2, 4, 3, 3) | {"order": sampler.order(4)},
-            same_results("with the same keys and values in another order, the output is different", np.allclose),
+            same_results("the output changes when the same keys and values come in a different order", np.allclose),
             attention_with_reordered_keys,
         ),
     ],
@@ -220,15 +220,16 @@ def nan_of_nothing_allowed(received):
     """Say where NaN appears if all keys are hidden from a query, or return None if it doesn't appear."""
     grads = [value for name, value in received.items() if name.startswith("gradient") and value is not None]
     if any(value.isnan().any() for name, value in received.items() if not name.startswith("gradient")):
-        return "if a query may attend to nothing, the result is NaN, which spreads to everything it touches"
+        return "if a mask hides every key from a query, the result is NaN, which spreads to everything it touches"
     if not all(gradient.isfinite().all() for gradient in grads):
-        return "if a query may attend to nothing, a gradient is NaN, and one training step would ruin the model"
+        return "if a mask hides every key from a query, a gradient is NaN, and one training step would ruin the model"
     return None
 
 
 UNIFORM_WEIGHTS = Remark(
-    "Here, a query that may attend to nothing spreads its attention over hidden keys, as it does if you fill with "
-    "-1e9. That's accepted. The package gives such a query zero weights, so that nothing hidden leaks into its output."
+    "If a mask hides every key from a query, your code spreads the query's attention over the hidden keys, which is "
+    "also what filling with -1e9 does. That's accepted. The package gives such a query zero weights, so that nothing "
+    "hidden leaks into its output."
 )
 
 

@@ -37,7 +37,7 @@ def gradient_of_moved_numbers(subject, x, **others):
 
 gradient_passes = unless(
     lambda inputs, received: received["gradient of x"] is not None,
-    "no gradient comes through: NumPy, `.detach()`, and `torch.tensor(…)` cut it off",
+    "no gradient gets through: NumPy, `.detach()`, and `torch.tensor(…)` cut it off",
 )
 
 
@@ -250,11 +250,11 @@ def attend_is_the_hook(inputs, received):
     if not isinstance(mask, Tensor):
         problems.append("`self.attend` doesn't get the mask as its fourth argument")
     elif mask.dim() > wanted.dim():
-        problems.append(f"the mask has {wanted.dim()} axes, but `self.attend` gets {mask.dim()}")
+        problems.append(f"the mask has {wanted.dim()} axes, but the one that `self.attend` gets has {mask.dim()}")
     elif mask.dtype != torch.bool or mask.shape[-2:] != wanted.shape[-2:] or not mask.eq(wanted).all():
-        problems.append("`self.attend` gets a different mask")
+        problems.append("the mask that `self.attend` gets isn't the one passed to `forward`")
     if not call["drops"]:
-        problems.append("the fifth argument of `self.attend` isn't a dropout that drops anything during training")
+        problems.append("`self.attend` gets no dropout that works during training: pass it as the fifth argument")
     if not received["output comes from attend"]:
         problems.append("the output isn't `w_o` applied to the combined heads that `self.attend` returns")
     return "; ".join(problems) or None

@@ -42,7 +42,7 @@ PROBES_OF_TOKENS = [
 
 def is_boolean(mask: Tensor, shape: tuple[int, ...]) -> str | None:
     if mask.dtype != torch.bool:
-        return "the mask isn't boolean, so `~mask` and `&` would do something else or nothing at all"
+        return "the mask isn't boolean, so `~mask` and `&` would fail or do something else"
     return None if tuple(mask.shape) == shape else f"its shape isn't {shape}"
 
 
@@ -59,9 +59,9 @@ def padding_gets_no_weight(inputs, weights):
     if weights.isnan().any():
         return "a whole row of scores is hidden, so its softmax is NaN: hide keys, never queries"
     if weights[padding].abs().max() > 0:
-        return "padding gets weight"
+        return "padding gets a weight above 0"
     if (weights[~padding] == 0).any():
-        return "a real word gets no weight"
+        return "a real word gets a weight of 0"
     return None
 
 
@@ -141,7 +141,7 @@ def shape_of_the_mask(subject, length):
 
 def is_as_large_as_asked(inputs, received):
     length = inputs["length"]
-    return None if received == [1, 1, length, length] else f"for {length} words its shape is {tuple(received)}"
+    return None if received == [1, 1, length, length] else f"for {length} words, its shape is {tuple(received)}"
 
 
 CAUSAL_MASK = Exercise(
@@ -178,7 +178,7 @@ CAUSAL_MASK = Exercise(
             lambda sampler: {"length": 3},
             unless(
                 lambda inputs, received: received,
-                "`device` isn't used: with a GPU, mask and scores would be on different devices",
+                "`device` isn't used: on a GPU, the mask and the scores would be on different devices",
             ),
             device_reaches_torch,
         ),
@@ -234,7 +234,7 @@ TARGET_MASK = Exercise(
             lambda sampler: sentences(sampler, 2, 4),
             unless(
                 lambda inputs, received: not received,
-                "a mask is created on the CPU, wherever the tokens are: with a GPU that's an error",
+                "a mask is created on the CPU even if the tokens are on another device: on a GPU, that's an error",
             ),
             made_on_the_cpu,
         ),

@@ -121,8 +121,8 @@ def odd_width_is_refused(inputs, received):
     if received in REFUSED:
         return None
     return Remark(
-        f"An odd `d_model` ({inputs['d_model']}) {raises(received)}. That would leave a sine without its cosine, so "
-        "raise a `ValueError` that names `d_model`."
+        f"An odd `d_model` ({inputs['d_model']}) {raises(received)}. With an odd width, the last sine has no cosine, "
+        "so raise a `ValueError` that names `d_model`."
     )
 
 
@@ -214,14 +214,14 @@ def too_long_is_noticed(inputs, received):
     if received["raised"] == "nothing":
         right = inputs["x"] + sinusoidal_encoding(length, inputs["arguments"]["d_model"])
         if received["output"].shape == right[:, :max_length].shape:
-            return f"with `max_length` {max_length}, a sentence of {length} tokens is silently cut off"
+            return f"with `max_length` {max_length}, a sentence of {length} tokens is silently truncated"
         if right.shape != received["output"].shape or not torch.allclose(right, received["output"], atol=1e-4):
             return f"with `max_length` {max_length}, a sentence of {length} tokens silently gets a wrong result"
     problem = refusal(received["raised"], f"With `max_length` {max_length}, a sentence of {length} tokens")
     if problem or {str(length), str(max_length)} <= set(re.findall(r"\d+", received["message"])):
         return problem
     return Remark(
-        "Your `ValueError` does not name both numbers. With the sentence's length and `max_length` in the message, "
+        "Your `ValueError` doesn't name both numbers. With the sentence's length and `max_length` in the message, "
         "it's clear what to change, even an hour into a training run."
     )
 
@@ -237,7 +237,9 @@ def right_sizes_are_accepted(inputs, received):
     max_length = inputs["arguments"]["max_length"]
     what = f"a sentence of {inputs['length']} tokens", f"a batch of {inputs['batch']} sentences of one token"
     refused = [given for given, error in zip(what, received, strict=True) if error in REFUSED]
-    return f"with `max_length` {max_length}, {' and '.join(refused)} raises a `ValueError`" if refused else None
+    if not refused:
+        return None
+    return f"with `max_length` {max_length}, a `ValueError` is raised for {' and '.join(refused)}"
 
 
 def longest_sentence_and_largest_batch(sampler: InputSampler) -> dict:

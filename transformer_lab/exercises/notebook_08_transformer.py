@@ -106,7 +106,7 @@ def norm_is_left_alone(inputs, received):
     for name in ("gain", "bias"):
         if not torch.equal(received[name], inputs[name]):
             values = received[name].unique()
-            found.append(f"its {name} is " + (f"all {values.item():g} now" if len(values) == 1 else "different"))
+            found.append(f"its {name} is " + (f"now {values.item():g} everywhere" if len(values) == 1 else "different"))
     return f"a LayerNorm was changed: {' and '.join(found)}" if found else None
 
 
@@ -133,7 +133,7 @@ def parameters_before_and_after(subject, vocab, d_model):
 
 
 def parameters_are_the_same_objects(inputs, received):
-    return f"`{received[0]}` is a new parameter; expected the old one with new numbers" if received else None
+    return f"`{received[0]}` is a new parameter; expected the existing one, with new numbers" if received else None
 
 
 INITIALIZE_PARAMETERS = Exercise(
@@ -256,7 +256,7 @@ def one_parameter_and_a_bias(inputs, received):
             return f"there is a new parameter `{name}`"
     if all(received["one parameter"]):
         if any(torch.allclose(one, one[0].expand_as(one)) and abs(one[0] - 1) > 0.01 for one in received["factors"]):
-            return "the shared weight is one of the three that were there, multiplied by a factor"
+            return "the shared weight is one of the three original weights, multiplied by a factor"
         return None if "output.bias" in received["names"] else "the output layer has lost its bias"
     if any(received["one parameter"]):
         odd = 2 - received["one parameter"].index(True)  # the pairs are 0 and 1, 0 and 2, 1 and 2
@@ -265,10 +265,10 @@ def one_parameter_and_a_bias(inputs, received):
         found = "a new weight" if whose is None else f"the old weight of the {parts[whose]}"
         found = f"the {parts[odd]} has {'a weight of its own' if whose == odd else found}"
     else:
-        found = "the three weights are three parameters"
+        found = "the three weights are still three separate parameters"
     if all(received["one memory"]):
-        return f"{found}, even if they share their memory"
-    return f"{found}, even if the numbers are the same" if all(received["the same numbers"]) else found
+        return f"{found}, even though they share their memory"
+    return f"{found}, even though the numbers are the same" if all(received["the same numbers"]) else found
 
 
 def exceptions_by_vocabularies(subject, smaller, larger, d_model):
@@ -291,7 +291,8 @@ def two_vocabularies_are_refused(inputs, received):
         found = f"`{different[0]}` was raised" + (", which `python -O` skips" if "Assert" in different[0] else "")
     return Remark(
         f"For two vocabularies of different sizes, expected a `ValueError`; {found}. Compare `num_embeddings` first, "
-        "and name both sizes in the message. Otherwise the model fails much later, at a token that one of them lacks."
+        "and name both sizes in the message. Otherwise, the model fails much later, at a token that only the larger "
+        "vocabulary has."
     )
 
 
@@ -483,8 +484,8 @@ def different_sizes_are_refused(inputs, received):
         return None
     found = "nothing was raised" if received == "nothing" else f"`{received}` was raised"
     return Remark(
-        f"For `tie` with two vocabularies of different sizes, expected a `ValueError`; {found}. `tie_embeddings` is "
-        "the place to raise it."
+        f"For `tie` with two vocabularies of different sizes, expected a `ValueError`; {found}. Raise it in "
+        "`tie_embeddings`."
     )
 
 
@@ -700,8 +701,8 @@ def counts_by_depth(subject, config):
 def layers_count_alike(inputs, received):
     one, two, three = received
     if three - two != two - one:
-        return "the second and the third layer don't add the same number"
-    return None if two > one else "another layer adds nothing"
+        return "the second and third layers don't add the same number of parameters"
+    return None if two > one else "an additional layer adds no parameters"
 
 
 COUNT_PARAMETERS = Exercise(

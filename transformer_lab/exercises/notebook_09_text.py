@@ -115,7 +115,7 @@ def each_token_has_one_id(inputs, received):
     if len(set(received["tokens"])) < len(received["tokens"]):
         return "a token has two ids"
     if received["again"] != received["tokens"]:
-        return "the id of a token doesn't lead back to the token"
+        return "looking up a token's id in `itos` yields a different token"
     return None
 
 
@@ -470,7 +470,7 @@ PAD_BATCH = Exercise(
             padded_with_zero,
             unless(
                 lambda inputs, received: received["alone"].shape == received["alone again"].shape,
-                "a sequence that was padded together with longer ones stays longer in its next batch",
+                "a sequence that was padded along with longer ones is still padded in its next batch",
             ),
             pad_alone_and_together,
         ),
@@ -527,7 +527,7 @@ def batches_that_keep_the_rules(inputs, expected, received):
         return f"the positions in `lengths` go from 0 to {len(lengths) - 1}; one of the batches contains {other}"
     times = Counter(positions)
     if repeated := sorted(lengths[position] for position in times if times[position] > 1):
-        return f"occurs more than once in the batches: {sentences_of_lengths(repeated)}"
+        return f"found more than once in the batches: {sentences_of_lengths(repeated)}"
     if missing := sorted(lengths[position] for position in range(len(lengths)) if position not in times):
         return f"missing from the batches: {sentences_of_lengths(missing)}"
     longest = [max(lengths[position] for position in batch) for batch in received]
@@ -535,8 +535,8 @@ def batches_that_keep_the_rules(inputs, expected, received):
     tokens, most, size = max((size * most, most, size) for size, most in zip(sizes, longest, strict=True))
     if tokens > max_tokens:
         return (
-            f"a batch has {in_numbers(size, 'sentence')}, the longest of {in_numbers(most, 'token')}: padded, that "
-            f"makes {tokens}, but `max_tokens` is {max_tokens}"
+            f"a batch has {in_numbers(size, 'sentence')}, the longest with {in_numbers(most, 'token')}: padded, that "
+            f"makes {tokens} tokens, but `max_tokens` is {max_tokens}"
         )
     together = [
         ((len(one) + len(other)) * max(two), len(one) + len(other), max(two))
@@ -545,8 +545,8 @@ def batches_that_keep_the_rules(inputs, expected, received):
     if together and min(together)[0] <= max_tokens:
         tokens, size, most = min(together)
         return (
-            f"two neighboring batches would fit into one: {size} sentences, the longest of "
-            f"{in_numbers(most, 'token')}, make {tokens}, and `max_tokens` is {max_tokens}"
+            f"two neighboring batches would fit into one: {size} sentences, the longest with "
+            f"{in_numbers(most, 'token')}, make {tokens} tokens when padded, and `max_tokens` is {max_tokens}"
         )
     ranges = sorted(
         (min(lengths[position] for position in batch), most) for batch, most in zip(received, longest, strict=True)

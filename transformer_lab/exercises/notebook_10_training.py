@@ -51,7 +51,8 @@ def have_one_column_less(inputs, received):
     batch, length = inputs["target"].shape
     for name, tensor in zip(("decoder_input", "labels"), received, strict=True):
         if tuple(tensor.shape) != (batch, length - 1):
-            return f"expected `{name}` of shape {(batch, length - 1)}, one column fewer; got {tuple(tensor.shape)}"
+            shape = tuple(tensor.shape)
+            return f"expected `{name}` of shape {(batch, length - 1)}, one column fewer than `target`; got {shape}"
     return None
 
 
@@ -121,9 +122,9 @@ def kind_of_loss(subject, logits, labels, smoothing, pad_id):
 
 def is_a_scalar_tensor(inputs, received):
     if received["kind"] not in ("Tensor", "Parameter"):
-        return f"expected a tensor without axes, which `backward` needs; got a `{received['kind']}`"
+        return f"expected a tensor with no axes, which `backward` needs; got a `{received['kind']}`"
     if received["axes"]:
-        return f"expected a tensor without axes, which `backward` needs; got one with {received['axes']}"
+        return f"expected a tensor with no axes, which `backward` needs; the number of axes is {received['axes']}"
     return None
 
 
@@ -334,8 +335,8 @@ def learns_in_training_mode(inputs, received):
         return "the model is in evaluation mode while it learns, so there's no dropout: call `model.train()` first"
     if received["mode afterwards"] == "evaluation":
         return Remark(
-            "A model that was in evaluation mode is still in it after the step. `train_step` should leave it in "
-            "training mode, whatever it was in before."
+            "A model that was in evaluation mode is still in evaluation mode after the step. `train_step` should leave "
+            "the model in training mode, whichever mode it was in before."
         )
     return None
 
@@ -343,7 +344,7 @@ def learns_in_training_mode(inputs, received):
 def returns_a_float(inputs, received):
     if received["kind of loss"] == "float":
         return None
-    return f"expected a `float`, as `loss.item()` returns it; got a `{received['kind of loss']}`"
+    return f"expected a `float`, which `loss.item()` returns; got a `{received['kind of loss']}`"
 
 
 def leftover_gradients_make_no_difference(inputs, received):
@@ -354,8 +355,8 @@ def leftover_gradients_make_no_difference(inputs, received):
     if torch.allclose(before[unread], after[unread], atol=1e-8):
         return None  # in this step, these have no gradient
     return Remark(
-        "If there are gradients left over from before your first step, they are added to your own. Call `zero_grad` "
-        "right before `backward`, and it won't matter what happened earlier."
+        "Gradients left over from before your first step are added to that step's gradients. Call `zero_grad` right "
+        "before `backward`, and it won't matter what happened earlier."
     )
 
 
@@ -490,9 +491,9 @@ def never(record: str, says: str) -> Rule:
 def restores_the_mode(inputs, received):
     after_training, after_evaluation = received["modes afterwards"]
     if after_training == "evaluation":
-        return "a model that was in training mode is left in evaluation mode and would go on training without dropout"
+        return "a model that was in training mode is left in evaluation mode, so training would go on without dropout"
     if after_evaluation == "training":
-        return "a model that was in evaluation mode is left in training mode and would translate with dropout"
+        return "a model that was in evaluation mode is left in training mode, so it would translate with dropout"
     return None
 
 
@@ -509,7 +510,7 @@ def nothing_is_refused(inputs, received):
         return Remark(
             "Without any batches, your code returns NaN. Raise a `ValueError` that says there's nothing to evaluate."
         )
-    return "expected a `ValueError` without any batches; a loss was returned as if it had been measured"
+    return "without any batches, expected a `ValueError`; a loss was returned as if it had been measured"
 
 
 EVALUATE = Exercise(

@@ -178,7 +178,7 @@ def stops_in_time(never: str):
             return never
         for name, steps in received.items():
             if steps >= inputs["max_length"]:
-                return f"with {name} it runs on to `max_length`, although every sentence ended long before"
+                return f"with {name}, it continues up to `max_length`, although every sentence ended long before that"
         return None
 
     return rule
@@ -258,8 +258,8 @@ def penalty_without_effect(subject, length, alpha):
 
 def one_without_effect(inputs, received):
     if abs(received["alpha 0"] - 1) > 1e-9:
-        return "with alpha 0 it isn't 1, although the length shouldn't matter then"
-    return "for a single token it isn't 1" if abs(received["length 1"] - 1) > 1e-9 else None
+        return "with alpha 0, the penalty isn't 1, although the length shouldn't matter then"
+    return "for a single token, the penalty isn't 1" if abs(received["length 1"] - 1) > 1e-9 else None
 
 
 def growing_penalties(subject, length, alpha):
@@ -290,7 +290,7 @@ LENGTH_PENALTY = Exercise(
             lambda sampler: {"length": sampler.integer(2, 9), "alpha": sampler.integer(7, 15) / 10},
             unless(
                 lambda inputs, received: all(before < after for before, after in pairwise(received)),
-                "one more token doesn't make it larger, but it has to grow with the length",
+                "one more token doesn't make the penalty larger, but it has to grow with the length",
             ),
             growing_penalties,
         ),
@@ -593,7 +593,7 @@ CACHED_ATTENTION = Exercise(
         Property(
             "two caches share nothing",
             lambda sampler: cache_inputs(sampler, 1, 2, 4, 2),
-            same_results("a new cache contains what another one was given"),
+            same_results("a new cache already contains what another cache was given"),
             two_caches,
         ),
         Property(

@@ -107,8 +107,8 @@ def exceptions_of_unequal_numbers(subject, hypotheses, references, **n):
 def unequal_numbers_are_an_error(inputs, received):
     if "nothing" in received:
         return Remark(
-            "If the numbers of hypotheses and references differ, it still returns a number, so you'd never notice that "
-            "the two sides don't belong together. `zip(hypotheses, references, strict=True)` raises a `ValueError`."
+            "If the numbers of hypotheses and references differ, it still returns a result, so you'd never notice that "
+            "some sentences have no counterpart. `zip(hypotheses, references, strict=True)` raises a `ValueError`."
         )
     return None
 
@@ -201,7 +201,7 @@ BREVITY_PENALTY = Exercise(
             ascending_lengths,
             unless(
                 lambda inputs, received: all(0 <= factor <= 1 for factor in received),
-                "it isn't always between 0 and 1, but it should penalize short translations and reward none",
+                "it isn't always between 0 and 1, but it should penalize short translations and never reward any",
             ),
         ),
         Property(
@@ -287,7 +287,7 @@ BLEU = Exercise(
             lambda sampler: {"references": some_words(sampler, sampler.integer(5, 7), sampler.integer(8, 10))},
             unless(
                 lambda inputs, received: all(abs(score - 100) < 1e-6 for score in received),
-                "the references don't score 100 themselves",
+                "when the references are scored against themselves, the result isn't 100",
             ),
             score_of_references,
         ),

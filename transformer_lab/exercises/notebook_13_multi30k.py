@@ -89,7 +89,7 @@ def names_are_not_mixed_up(inputs, received):
     if received["raised"] != "nothing":
         return Remark(
             f"Checkpoints that list the same names in different orders raise `{received['raised']}`. They belong to "
-            "the same model, so average them: `keys()` compares names in any order."
+            "the same model, so average them: comparing `keys()` ignores the order of names."
         )
     for name, stacked in inputs.items():
         if received["averaged"][name].shape != stacked[0].shape:
@@ -150,7 +150,7 @@ AVERAGE_CHECKPOINTS = Exercise(
             lambda sampler: {"weight": sampler.numbers(3, 2)},
             unless(
                 lambda inputs, afterwards: torch.equal(inputs["weight"], afterwards),
-                "after the call, one of the checkpoints you were given holds different numbers",
+                "your function changes the numbers in one of the checkpoints that it was given",
             ),
             checkpoints_afterwards,
         ),

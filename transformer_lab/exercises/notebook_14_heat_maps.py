@@ -30,7 +30,7 @@ def with_heads_in_another_order(subject, weights):
 
 def rows_sum_to_1(inputs, rollout):
     if rollout.shape != inputs["weights"].shape[-2:]:
-        return "it isn't one matrix of shape `(length, length)`"
+        return "the result isn't a single matrix of shape `(length, length)`"
     if (rollout.sum(dim=-1) - 1).abs().max() > 1e-6:
         return "the rows don't sum to 1"
     return None

@@ -301,7 +301,7 @@ RECURRENT_ENCODER = Exercise(
             lambda sampler: {name: part for name, part in encoder_inputs(sampler).items() if name != "source"},
             unless(
                 lambda inputs, batch_first: batch_first,
-                "`gru.batch_first` is False, so for a padded tensor the GRU would mistake the batch axis for time",
+                "`gru.batch_first` is False, so the GRU would mistake the batch axis of a padded tensor for time",
             ),
             order_of_axes,
             penalty=0.5,
@@ -529,7 +529,7 @@ def fed_once(inputs, received):
     if not received["times_decoded"]:
         return NEVER_STEPS
     if received["times_decoded"] > inputs["max_length"]:
-        return f"for at most {inputs['max_length']} tokens, the decoder takes {received['times_decoded']} steps"
+        return f"the decoder takes {received['times_decoded']} steps to write at most {inputs['max_length']} tokens"
     if received["steps_without_keys"]:
         return Remark(KEYS_EVERY_STEP + "Compute `keys = model.decoder.attention.project(memory)` before the loop and "
                       "pass them to `step` as its last argument.")  # fmt: skip

@@ -74,7 +74,7 @@ NEXT_TOKEN_PAIRS = Exercise(
             lambda sampler: text_inputs(sampler, 3, 3, rest=1),
             unless(
                 lambda inputs, received: torch.equal(received[0].flatten()[1:], received[1].flatten()[:-1]),
-                "the label of one position isn't the input of the next, even across the border between two windows",
+                "a label isn't the next position's input, which it should be even from one window to the next",
             ),
         ),
         Property(
@@ -164,9 +164,9 @@ def mode_is_left(inputs, received):
     if problem := mode_is_restored(inputs, received):
         return problem
     if received["training, while it runs"] is not True:
-        return "a model that is in training mode runs in evaluation mode, so without dropout"
+        return "a model in training mode is run in evaluation mode, so without dropout"
     if received["evaluation, while it runs"] is not False:
-        return "a model that is in evaluation mode runs in training mode, so with dropout"
+        return "a model in evaluation mode is run in training mode, so with dropout"
     return None
 
 
@@ -196,7 +196,7 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             lambda sampler: window_inputs(sampler, 2, 4, 7) | {"vocab": 7},
             unless(
                 lambda inputs, losses: not losses["the cheater's loss"] < losses["the guesser's loss"] - 1e-6,
-                "a model that copies the next token if it's visible does better than guessing, so the mask shows it",
+                "a model that copies the next token if it's visible beats guessing, so the mask lets it see that token",
             ),
             losses_of_cheater_and_guesser,
         ),
@@ -359,7 +359,7 @@ def as_many_are_left(inputs, expected, received):
     if kept != needed:
         return f"{needed} tokens together reach exactly p = {inputs['p']:g}, which is enough; {kept} are left"
     if not torch.equal(received.sort().values, expected.sort().values):
-        return "the tokens that are left aren't the likeliest ones with unchanged logits"
+        return "the tokens that are left aren't the likeliest ones, or their logits have changed"
     return None
 
 
@@ -401,8 +401,7 @@ TOP_P_FILTER = Exercise(
             "a p of 0, below 0 or above 1",
             lambda sampler: {"given": logits_of(sampler, FLAT), "name": "p", "values": [0.0, -0.5, 1.5]},
             remark_unless_refused(
-                "Expected a `ValueError` for {}; none was raised. It isn't a probability that some tokens could reach "
-                "together."
+                "Expected a `ValueError` for {}; none was raised. No set of tokens can have such a probability."
             ),
             exceptions_of_values,
         ),
@@ -492,7 +491,7 @@ def shares_are_right(inputs, expected, received):
     if received.numel() != count:
         return f"it returns {received.numel()} tokens; expected `count` = {count}"
     if ((received < 0) | (received >= vocab)).any():
-        return f"it returns numbers that aren't tokens; the vocabulary has {vocab}"
+        return f"it returns numbers that aren't tokens in the vocabulary, which go from 0 to {vocab - 1}"
     if len(set(received.tolist())) == 1:
         return "the text only repeats a single token"
     logits = torch.zeros(vocab)
@@ -504,7 +503,7 @@ def shares_are_right(inputs, expected, received):
     if abs(share - probability) > 5 * math.sqrt(probability * (1 - probability) / count):
         much = "more" if share > probability else "less"
         return (
-            f"token {likeliest} comes much {much} often than its probability of {probability:.0%} at temperature "
+            f"token {likeliest} appears much {much} often than its probability of {probability:.0%} at temperature "
             f"{temperature:g} allows in a text of {count} tokens"
         )
     if len(set(received.tolist())) < 4:
@@ -517,11 +516,11 @@ def expected_tokens_come(inputs, expected, received):
     wanted, got = set(expected.tolist()), set(received.tolist())
     said = []
     if wanted - got:
-        said.append(f"the filters leave {len(wanted)} tokens, but just {len(wanted & got)} of them ever show up")
+        said.append(f"the filters leave {len(wanted)} tokens, but only {len(wanted & got)} of them ever show up")
     if got - set(inputs["likeliest"]):
         said.append(f"tokens show up that should have been removed; expected only {sorted(wanted)}")
     elif got - wanted:
-        said.append(f"{len(got - wanted)} more of the likeliest tokens show up than just {sorted(wanted)}")
+        said.append(f"{len(got - wanted)} of the likeliest tokens show up in addition to {sorted(wanted)}")
     return " and ".join(said) or None
 
 

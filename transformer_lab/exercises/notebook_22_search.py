@@ -35,7 +35,7 @@ def refused_or_remarked(what: str):
         if received.get("raised") == "ValueError":
             return None
         if "raised" in received:
-            return Remark(f"Expected a `ValueError` that explains what's wrong for {what}; got {received['raised']}.")
+            return Remark(f"For {what}, expected a `ValueError` that explains what's wrong; got {received['raised']}.")
         value = received["returned"]
         numbers = value if isinstance(value, list | tuple) else [value]
         if value is None:
@@ -137,7 +137,7 @@ def same_trials(inputs, expected, received):
     if not isinstance(received, list):
         return NO_TRIPLES
     if len(received) != len(expected):
-        return f"expected results of {len(expected)} trials; got {len(received)}"
+        return f"expected the results of {len(expected)} trials; got {len(received)}"
     for number, (wanted, got) in enumerate(zip(expected, received, strict=True)):
         if got[0] != wanted[0]:
             return f"trial {number}: expected the rate of sample {number}, {wanted[0]}; got {got[0]}"
@@ -154,7 +154,7 @@ def _endings(results) -> str:
     longest = max(len(curve) for _, curve, _ in results)
     ended = [(number, len(curve), pruned) for number, (_, curve, pruned) in enumerate(results)]
     said = [
-        f"{number} (after epoch {length}{'' if pruned else ', but not marked'})"
+        f"{number} (after epoch {length}{'' if pruned else ', but not marked as pruned'})"
         for number, length, pruned in ended
         if pruned or length < longest
     ]
@@ -262,9 +262,9 @@ def best_asked_twice(subject, values, n):
 
 def best_agrees(inputs, expected, received):
     if isinstance(received, str) and received == "another number each time":
-        return "asked twice about the same runs, it gives two different numbers"
+        return "called twice with the same runs, it returns two different numbers"
     if isinstance(received, str) and received == "refused":
-        return f"it rejects n = {inputs['n']} for {len(inputs['values'])} runs with a ValueError"
+        return f"it rejects n = {inputs['n']} for {len(inputs['values'])} runs with a `ValueError`"
     differences, remarks = compare(expected, received, ("best",))
     if not differences:
         return Remark(" ".join(remarks)) if remarks else None
@@ -404,7 +404,7 @@ def three_runs(sampler: InputSampler) -> dict:
 def three_times(sign: float):
     def rule(inputs, received):
         if len(received) != 3 or not all(abs(number - sign) < 1e-3 for number in received):  # also rejects NaN
-            return f"expected {sign:g} three times"
+            return f"expected all three numbers to be {sign:g}"
         return None
 
     return rule

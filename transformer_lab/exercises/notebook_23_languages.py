@@ -156,8 +156,8 @@ def every_pair_once(inputs, received):
         found = " and ".join(names.get(kind, f"`{kind}` objects") for kind in received["added"])
         return f"the three sets contain {found} that aren't among the pairs passed in"
     if received["lost"]:
-        return "a pair that was passed in is missing from the three sets, or occurs fewer times there"
-    return "the three sets together contain a pair more often than the input does" if received["added"] else None
+        return "a pair that was passed in is missing from the three sets or occurs fewer times in them"
+    return "the three sets together contain a pair more times than the input does" if received["added"] else None
 
 
 SPLIT_WITHOUT_LEAKAGE = Exercise(

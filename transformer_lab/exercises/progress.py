@@ -11,7 +11,7 @@ from transformer_lab.exercises.registry import FIRST_ELECTIVE, notebooks
 
 STATES = {  # maps a state to its sign and its word
     "yours": ("✓", "yours"),
-    "edited": ("?", "edited since its check"),
+    "edited": ("?", "edited since it passed"),
     "package": ("·", "not yet"),
 }
 

@@ -51,7 +51,7 @@ def refusal(received: str, attempt: str) -> Remark | None:
         return None
     advice = "A `ValueError` that names both numbers tells the caller right away what's wrong."
     if received == "AssertionError":
-        advice += " An `assert` is for what can't happen, and `python -O` skips it."
+        advice += " An `assert` is for things that can't happen, and `python -O` skips it."
     return Remark(f"{attempt} {raises(received)}. {advice}")
 
 

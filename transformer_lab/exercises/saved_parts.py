@@ -81,11 +81,11 @@ def _verify(exercise: Exercise, text: str) -> None:
     try:
         report, _ = examine(exercise, _defined(exercise.name, text, "<part>"))
     except Exception as error:
-        raise SaveError(f"outside this notebook it stops with `{type(error).__name__}: {error}`") from None
+        raise SaveError(f"outside this notebook, it stops with `{type(error).__name__}: {error}`") from None
     finally:
         _loading.pop()
     if not report.passed:
-        raise SaveError("outside this notebook it fails its check; does it use a value that another cell changes?")
+        raise SaveError("outside this notebook, it fails its check; does it use a value that another cell changes?")
 
 
 def part_source(name: str, subject: Any) -> str:
@@ -164,7 +164,7 @@ class _PartSource:
                 else:
                     self.definitions.append(source)
                 return
-        raise SaveError(f"it uses `{name}`, whose definition was not found")
+        raise SaveError(f"it uses `{name}`, whose definition wasn't found")
 
 
 def _executed_cells() -> list[str]:

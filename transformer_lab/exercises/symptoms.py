@@ -109,8 +109,8 @@ def _sequences(where: str, expected: Sequence[Any], received: Sequence[Any]) -> 
     pairs = enumerate(zip(expected, received, strict=False))
     wrong = [index for index, (wanted, element) in pairs if not _alike(wanted, element)]
     if not wrong and len(received) < len(expected):
-        length = plural(len(received), "element")
-        return f"`{where}` is right as far as it goes, but ends after {length} of {len(expected)}."
+        length = plural(len(expected), "element")
+        return f"`{where}` is right as far as it goes, but ends after {len(received)} of {length}."
     if not wrong and len(received) > len(expected):
         return f"`{where}` starts with the expected elements but has {len(received) - len(expected)} more at the end."
     if expected and sorted(map(repr, expected)) == sorted(map(repr, received)):

@@ -45,10 +45,10 @@ _CHANGES = {  # by slug, in the order in which they are tried
     "another_comparison": "one condition is different: `<` instead of `<=`, for example, or the opposite case. Try the "
     "boundary case by hand.",
     "another_operator": "one arithmetic or logical operator is different. Compare each operation with the formula.",
-    "inverted": "one mask or condition is inverted. Masks are boolean here, and True means “may attend”.",
+    "inverted": "one mask or condition is inverted. In this course, masks are boolean, and True means “may attend”.",
     "missing_term": "one term or factor of the formula is missing.",
     "missing_call": "one operation is left out{where}.",
-    "missing_step": "one step is left out. Walk through the docstring and tick off each thing it asks for.",
+    "missing_step": "one step is left out. Go through the docstring and check off each thing it says to do.",
     "missing_argument": "an argument of one call is left out{where}, so that its default applies.",
     "swapped": "two operands or arguments are swapped{where}.",
     "another_variable": "one variable is used in place of another.",

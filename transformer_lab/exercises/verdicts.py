@@ -12,8 +12,8 @@ from transformer_lab.exercises.explanation import crash_in_words
 from transformer_lab.exercises.observation import Crash, Observation, observe, timed_out
 from transformer_lab.exercises.time_limit import OutOfTime
 
-TIMED_OUT = "an earlier check did not end"
-WRONG_KIND = "what it returns is of the wrong kind"
+TIMED_OUT = "an earlier check ran out of time"
+WRONG_KIND = "it returns the wrong kind of value"
 
 
 @dataclass

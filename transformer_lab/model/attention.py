@@ -14,18 +14,18 @@ def scaled_dot_product_attention(
     mask: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute softmax(Q Kᵀ / √d_k) V, equation 1 of section 3.2.1.
+    """Compute softmax(Q Kᵀ / √d_k) V (equation 1 in section 3.2.1).
 
     Args:
         query: `(..., query, d_k)`.
         key: `(..., key, d_k)`.
         value: `(..., key, d_v)`.
-        mask: Boolean tensor that broadcasts to `(..., query, key)`; True means "may attend". A query that may not
-            attend to any key gets zero weights.
-        dropout: Function that is called once, on the whole weight tensor.
+        mask: Boolean tensor that broadcasts to `(..., query, key)`; True means "may attend". If a query has no allowed
+            key, all its weights are zero.
+        dropout: Function to apply to the weights. It is called once, with the whole tensor.
 
     Returns:
-        `(output, weights)` of shapes `(..., query, d_v)` and `(..., query, key)`. The weights are from before dropout.
+        `(output, weights)` of shapes `(..., query, d_v)` and `(..., query, key)`. Dropout affects only the output.
     """
     d_k = query.size(-1)
     scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)  # (..., query, key)
@@ -33,7 +33,7 @@ def scaled_dot_product_attention(
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)
     if mask is not None:
-        weights = weights.masked_fill(~mask, 0.0)  # a row with no allowed key came out uniform: make it zero
+        weights = weights.masked_fill(~mask, 0.0)  # the softmax made rows with no allowed key uniform
     attended = weights if dropout is None else dropout(weights)
     return attended @ value, weights  # (..., query, d_v)
 
@@ -71,11 +71,11 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
         n_heads: Number of heads; must divide `d_model`.
 
     Returns:
-        `(batch, n_heads, length, d_k)` with `d_k = d_model / n_heads`. Head `h` gets the features from `h * d_k` up to
-        `(h + 1) * d_k`.
+        `(batch, n_heads, length, d_k)` with `d_k = d_model / n_heads`. Head `h` gets features `h * d_k` through
+        `(h + 1) * d_k - 1`.
 
     Raises:
-        ValueError: `d_model` is not divisible by `n_heads`.
+        ValueError: `n_heads` is less than 1 or does not divide `d_model`.
     """
     batch, length, d_model = x.shape
     if n_heads < 1 or d_model % n_heads:
@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
     `(output, weights)`, where the weights may be None.
 
     Raises:
-        ValueError: `d_model` is not divisible by `n_heads`.
+        ValueError: `n_heads` is less than 1 or does not divide `d_model`.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:

@@ -22,13 +22,16 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
     ) -> Tensor:
-        """Turn `x` into a result of the same shape.
+        """Apply the three sublayers.
 
         Args:
             x: The target, `(batch, target, d_model)`.
             memory: The encoder's output, `(batch, source, d_model)`.
-            source_mask: Broadcasts to `(batch, heads, target, source)`.
-            target_mask: Broadcasts to `(batch, heads, target, target)`.
+            source_mask: Boolean tensor that broadcasts to `(batch, heads, target, source)`; True means "may attend".
+            target_mask: The same for self-attention; broadcasts to `(batch, heads, target, target)`.
+
+        Returns:
+            `(batch, target, d_model)`.
         """
         x = self.residuals[0](x, lambda x: self.self_attention(x, x, x, target_mask))
         x = self.residuals[1](x, lambda x: self.cross_attention(x, memory, memory, source_mask))
@@ -48,7 +51,7 @@ class Decoder(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
     ) -> Tensor:
-        """Pass `x` through all layers. The shapes and masks are the same as in `DecoderLayer.forward`."""
+        """Pass `x` through all layers. Arguments and result are as in `DecoderLayer.forward`."""
         for layer in self.layers:
             x = layer(x, memory, source_mask, target_mask)
         return self.norm(x)

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 class TokenEmbedding(nn.Module):
     """Look up a vector for each token and multiply it by √d_model (section 3.4).
 
-    The vector of `pad_id` starts at zero, and the lookup never gives it a gradient.
+    The vector for `pad_id` starts at zero, and the lookup never passes a gradient to it.
 
     Raises:
-        ValueError: `pad_id` is not a token of the vocabulary.
+        ValueError: `pad_id` is outside the vocabulary.
     """
 
     def __init__(self, vocab_size: int, d_model: int, pad_id: int) -> None:
@@ -23,7 +23,7 @@ class TokenEmbedding(nn.Module):
         self.scale = math.sqrt(d_model)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Turn integers `(batch, length)` into vectors `(batch, length, d_model)`."""
+        """Return the vectors, `(batch, length, d_model)`, for token IDs `(batch, length)`."""
         return self.embedding(tokens) * self.scale  # (batch, length, d_model)
 
 
@@ -44,7 +44,7 @@ def sinusoidal_encoding(length: int, d_model: int) -> Tensor:
     """
     if d_model % 2:
         raise ValueError(f"d_model {d_model} is odd, but each sine needs a cosine: use {d_model - 1} or {d_model + 1}")
-    # In float64, because an angle of 500 is only accurate to 3e-5 in float32.
+    # Use float64: in float32, an angle of 500 would be accurate only to 3e-5.
     positions = torch.arange(length, dtype=torch.float64)[:, None]  # (length, 1)
     frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (d_model / 2)
     angles = positions * frequencies  # (length, d_model / 2)
@@ -53,7 +53,7 @@ def sinusoidal_encoding(length: int, d_model: int) -> Tensor:
 
 
 class PositionalEncoding(nn.Module):
-    """Add the positions to the embeddings (section 3.5) and apply dropout to the sum (section 5.4).
+    """Add positional encodings to the embeddings (section 3.5) and apply dropout to the sum (section 5.4).
 
     Raises:
         ValueError: `d_model` is odd.
@@ -62,11 +62,11 @@ class PositionalEncoding(nn.Module):
     def __init__(self, d_model: int, dropout: float = 0.0, max_length: int = 512) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        # A constant, not a parameter: it moves with the model to its device but is neither trained nor saved.
+        # A constant rather than a parameter: it moves to the model's device but is neither trained nor saved.
         self.register_buffer("encoding", sinusoidal_encoding(max_length, d_model), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x` plus the positions, `(batch, length, d_model)` like `x`.
+        """Add the positional encodings to `x`, `(batch, length, d_model)`, and apply dropout. The shape stays the same.
 
         Raises:
             ValueError: The sequence is longer than `max_length`.

@@ -7,7 +7,7 @@ from transformer_lab.model.sublayers import FeedForward, LayerNorm, ResidualConn
 
 
 class EncoderLayer(nn.Module):
-    """Apply self-attention and then the feed-forward network, each with its own residual connection."""
+    """Apply self-attention and then the feed-forward network. Each has its own residual connection."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False) -> None:
         super().__init__()
@@ -16,11 +16,14 @@ class EncoderLayer(nn.Module):
         self.residuals = nn.ModuleList(ResidualConnection(d_model, dropout, norm_first) for _ in range(2))
 
     def forward(self, x: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Turn `x`, `(batch, length, d_model)`, into a result of the same shape.
+        """Apply the two sublayers.
 
         Args:
-            x: The words.
-            source_mask: Broadcasts to `(batch, heads, query, key)`.
+            x: The source, `(batch, source, d_model)`.
+            source_mask: Boolean tensor that broadcasts to `(batch, heads, source, source)`; True means "may attend".
+
+        Returns:
+            `(batch, source, d_model)`.
         """
         x = self.residuals[0](x, lambda x: self.self_attention(x, x, x, source_mask))
         return self.residuals[1](x, self.feed_forward)
@@ -37,12 +40,7 @@ class Encoder(nn.Module):
         self.norm = LayerNorm(d_model) if norm_first else nn.Identity()
 
     def forward(self, x: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Turn `x`, `(batch, length, d_model)`, into a result of the same shape.
-
-        Args:
-            x: The words.
-            source_mask: Broadcasts to `(batch, heads, query, key)`.
-        """
+        """Pass `x` through all layers. Arguments and result are as in `EncoderLayer.forward`."""
         for layer in self.layers:
             x = layer(x, source_mask)
         return self.norm(x)

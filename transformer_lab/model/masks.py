@@ -5,11 +5,11 @@ from torch import Tensor
 
 
 def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
-    """Return a mask that hides padding, as a key, from every query.
+    """Return a mask that keeps every query from attending to padding.
 
     Args:
         tokens: `(batch, length)`, integers.
-        pad_id: The token used for padding.
+        pad_id: The ID of the padding token.
 
     Returns:
         `(batch, 1, 1, length)`, boolean. The last axis is the key axis.
@@ -35,7 +35,7 @@ def target_mask(tokens: Tensor, pad_id: int) -> Tensor:
 
     Args:
         tokens: `(batch, length)`, integers.
-        pad_id: The padding token of the target language.
+        pad_id: The ID of the target language's padding token.
 
     Returns:
         `(batch, 1, length, length)`, boolean, on the same device as `tokens`.

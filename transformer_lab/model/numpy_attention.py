@@ -6,7 +6,8 @@ import numpy as np
 def softmax(scores: np.ndarray) -> np.ndarray:
     """Turn scores into positive weights that add up to 1 along the last axis.
 
-    The largest score of each row is subtracted first. The weights stay the same, and `exp` can't overflow.
+    The largest score of each row is subtracted first, which keeps `exp` from overflowing and does not change the
+    weights.
 
     Args:
         scores: Array of any shape `(..., key)`.

@@ -16,7 +16,7 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize the last axis of `x`, `(..., d_model)`. The shape stays the same."""
+        """Normalize `x`, `(..., d_model)`, along its last axis. The shape stays the same."""
         centered = x - x.mean(dim=-1, keepdim=True)
         variance = centered.square().mean(dim=-1, keepdim=True)  # `x.var(correction=0)` is slow on a CPU
         return self.gain * centered / torch.sqrt(variance + self.eps) + self.bias
@@ -32,14 +32,14 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Turn `x`, `(batch, length, d_model)`, into a result of the same shape."""
+        """Apply the network to `x`, `(batch, length, d_model)`. The shape stays the same."""
         return self.w_2(self.dropout(self.w_1(x).relu()))  # (batch, length, d_ff) inside
 
 
 class ResidualConnection(nn.Module):
-    """Add the output of a sublayer to its input, with a norm and with dropout on that output (section 5.4).
+    """Add a sublayer's output to its input, with layer normalization and with dropout on the output (section 5.4).
 
-    The paper normalizes the sum, `LayerNorm(x + Sublayer(x))` (section 3.1). With `norm_first`, the sublayer's input is
+    The paper normalizes the sum: `LayerNorm(x + Sublayer(x))` (section 3.1). With `norm_first`, the sublayer's input is
     normalized instead (pre-norm, Xiong et al. 2020).
     """
 

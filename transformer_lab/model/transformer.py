@@ -43,6 +43,8 @@ class TransformerConfig:
 class Transformer(nn.Module):
     """The encoder and the decoder with their embeddings and the output layer (figure 1 of the paper).
 
+    `encode`, `decode`, and `forward` raise a ValueError if a sequence has more than `config.max_length` tokens.
+
     Raises:
         ValueError: `d_model` is odd or not divisible by `n_heads`, `dropout` is negative, `pad_id` is outside a
             vocabulary, or `tie` is True and the vocabularies differ in size.
@@ -63,19 +65,23 @@ class Transformer(nn.Module):
         initialize_parameters(self)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn `(batch, source)` into `(memory, source_mask)`: `(batch, source, d_model)`, `(batch, 1, 1, source)`."""
+        """Encode `(batch, source)`.
+
+        Returns:
+            `(memory, source_mask)` of shapes `(batch, source, d_model)` and `(batch, 1, 1, source)`.
+        """
         source_mask = padding_mask(source, self.config.pad_id)
         x = self.positional_encoding(self.source_embedding(source))  # (batch, source, d_model)
         return self.encoder(x, source_mask), source_mask
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Turn `(batch, target)` into the logits of the token after each position, `(batch, target, vocab)`."""
+        """Return the logits of the token after each position, `(batch, target, vocab)`, for `(batch, target)`."""
         mask = target_mask(target, self.config.pad_id)
         x = self.positional_encoding(self.target_embedding(target))  # (batch, target, d_model)
         return self.output(self.decoder(x, memory, source_mask, mask))  # (batch, target, vocab)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Turn `(batch, source)` and `(batch, target)` into `(batch, target, vocab)`. The caller shifts the target."""
+        """Return the logits, `(batch, target, vocab)`, for `(batch, source)` and the shifted `(batch, target)`."""
         memory, source_mask = self.encode(source)
         return self.decode(target, memory, source_mask)
 
@@ -83,16 +89,16 @@ class Transformer(nn.Module):
 def initialize_parameters(model: nn.Module) -> None:
     """Initialize the weights: Xavier for matrices, zero for biases, N(0, 1 / d_model) for embeddings.
 
-    An embedding is multiplied by √d_model before it is used, so its entries then have a standard deviation of 1,
-    compared with 0.55 for the positions of a 20-token sentence. Xavier initialization depends on the vocabulary size:
-    with 8,000 tokens and a d_model of 256, it would leave the scaled embeddings with 0.25.
+    Embeddings are multiplied by √d_model before they are used, which brings their standard deviation to 1. The
+    positional encodings of a 20-token sentence have 0.55. Xavier initialization (Glorot and Bengio 2010) depends on the
+    vocabulary size: with 8,000 tokens and a d_model of 256, scaled embeddings would have only 0.25.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    for module in model.modules():  # after the matrices: a tied output layer takes the embedding's values
+    for module in model.modules():  # last, so that a tied output layer gets the embedding's values
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
             if module.padding_idx is not None:
@@ -100,10 +106,10 @@ def initialize_parameters(model: nn.Module) -> None:
 
 
 def tie_embeddings(model: nn.Module) -> None:
-    """Make both embeddings and the output layer share one weight (section 3.4; Press and Wolf 2017).
+    """Make both embeddings and the output layer share one weight matrix (section 3.4; Press and Wolf 2017).
 
     Raises:
-        ValueError: the vocabularies differ in size.
+        ValueError: The vocabularies differ in size.
     """
     source, target = model.source_embedding.embedding, model.target_embedding.embedding
     if source.num_embeddings != target.num_embeddings:
@@ -116,7 +122,7 @@ def tie_embeddings(model: nn.Module) -> None:
 
 
 def count_parameters(config: TransformerConfig) -> int:
-    """Return the number of trainable parameters of `Transformer(config)`, by formula and without building it."""
+    """Return the number of trainable parameters of `Transformer(config)`, by formula, without building it."""
     d_model, d_ff = config.d_model, config.d_ff
     attention = 4 * (d_model * d_model + d_model)
     feed_forward = 2 * d_model * d_ff + d_ff + d_model

@@ -40,7 +40,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> Figure:
     Args:
         highlight: Numbers of the notebooks whose parts to highlight, such as `[5]`.
     """
-    words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} in dark" if highlight else ""
+    words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} highlighted" if highlight else ""
     text = (
         f"The Transformer{words}. On the left, the encoder: embedding and position, then a stack of layers of "
         "multi-head attention and feed-forward, each followed by add and norm. On the right, the decoder: the same "

@@ -300,7 +300,7 @@ def index_of(what: str, given: int, count: int) -> int:
         InputError: The index is out of range, or `count` is 0.
     """
     if not count:
-        raise InputError(f"this model exposes no {what}s of that stack: build its attention from MultiHeadAttention")
+        raise InputError(f"this model exposes no {what}s in that stack: build its attention from MultiHeadAttention")
     if not -count <= given < count:
         raise InputError(f"there is no {what} {given}: this model has {what}s 0 to {count - 1} (or -{count} to -1)")
     return given % count

@@ -96,7 +96,7 @@ def draw_hands(encoding: Tensor, position: int, pairs: Sequence[int] = (0, 4, 8,
         pairs: The pairs to draw. Pair `i` consists of features `2 * i` and `2 * i + 1`.
     """
     figure = new_picture(
-        f"The hands of pairs {', '.join(map(str, pairs))} at position {position}, with a dot for each earlier one: "
+        f"The hands of pairs {', '.join(map(str, pairs))} at position {position}, and a dot for each earlier position: "
         "the later the pair, the less its hand has turned.",
         9,
         2.7,

@@ -148,7 +148,7 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Fig
         draw_map(axes, weights.numpy(), [] if column else queries, keys, title, lettering)
         name_axes(axes, "" if column else "query: token read (English)", "key (German)", queries, keys, lettering)
         links = [f"{token} to {keys[int(row.argmax())]}" for token, row in zip(written, weights, strict=True)]
-        words.append(f"{title.replace(chr(10), ' ')} goes most from {', '.join(links)}")
+        words.append(f"{title.replace(chr(10), ' ')} puts the most weight on these links: {', '.join(links)}")
     asked = figure.axes[1]
     label_with_tokens(asked, "next", written, lettering, color="0.25")
     beyond = len(keys) + (label_length(written, lettering) + 0.15) / cell
@@ -166,7 +166,7 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     """
     scores_in_words = "; ".join(
         f"{name}: {result['bleu']:.1f} on all, "
-        + ", ".join(f"{group['bleu']:.1f} on {group['words']} words" for group in result["bleu_by_length"])
+        + ", ".join(f"{group['bleu']:.1f} on sentences of {group['words']} words" for group in result["bleu_by_length"])
         for name, result in results.items()
     )
     figure = new_picture(f"BLEU by the length of the source. {scores_in_words}.", 8.5, 3.3)

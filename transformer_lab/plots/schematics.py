@@ -343,7 +343,7 @@ def draw_next_token_questions(read: str, predicted: str, highlight: int) -> Figu
     """
     figure = new_picture(
         f"{len(read)} characters in a row, and above each one the character that the model has to predict there: the "
-        "next one of the text. Lines lead from each character to the predictions at its own position and at all later "
+        "next one in the text. Lines lead from each character to the predictions at its own position and at all later "
         "positions, and to none before it.",
         8,
         2.9,

@@ -18,6 +18,7 @@ from transformer_lab.electives.search_statistics import correlation_interval, ex
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, new_picture, tidy
 from transformer_lab.plots.interactive_figure import Explorer
+from transformer_lab.plural import plural
 
 GRAY = "0.6"
 NAMES = {
@@ -42,7 +43,7 @@ def judged(trials: DataFrame) -> DataFrame:
     """
     scored = trials.dropna(subset="bleu")
     if scored.empty:
-        raise InputError("no trial has a BLEU yet: there is nothing to draw")
+        raise InputError("no trial has a BLEU score yet: there is nothing to draw")
     return scored
 
 
@@ -248,14 +249,14 @@ def draw_finalists(trials: DataFrame, finalists: DataFrame) -> Figure:
     groups = {number: list(group["bleu"]) for number, group in runs.groupby("of", sort=False)}
     means = {number: sum(bleu) / len(bleu) for number, bleu in groups.items()}
     words = [
-        f"trial {number} was chosen for {when_chosen[number]:.1f} and has a mean of {means[number]:.1f} "
-        f"over {len(bleu)} other seeds"
+        f"trial {number} was chosen for its score of {when_chosen[number]:.1f}; its mean is {means[number]:.1f} "
+        f"over {plural(len(bleu), 'other seed')}"
         for number, bleu in groups.items()
     ]
     figure = new_picture(f"The finalists: {'; '.join(words)}.", 7, 3)
     axes = figure.subplots()
     axes.plot(range(len(groups)), when_chosen[list(groups)], "*", color=ORANGE, markersize=15,
-              label="what it was chosen for")  # fmt: skip
+              label="the score it was chosen for")  # fmt: skip
     runs_of_each = [(place + 0.15, score) for place, bleu in enumerate(groups.values()) for score in bleu]
     axes.plot(*zip(*runs_of_each, strict=True), "o", color=DARK, alpha=0.8, label="with other seeds")
     starts, ends = ([place + side for place in range(len(groups))] for side in (0.08, 0.22))

@@ -123,7 +123,7 @@ class TrainingWatch(WithPicture):
     def _pause_or_go_on(self, _: Any) -> None:
         if self._may_go_on.is_set():
             self._may_go_on.clear()
-            self.pause.description, self.pause.icon = "Go on", "play"
+            self.pause.description, self.pause.icon = "Continue", "play"
             self._say("paused", "paused after the current step")
         else:
             self.pause.description, self.pause.icon = "Pause", "pause"

@@ -22,8 +22,8 @@ def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str
         state_dicts: The checkpoints, oldest first, all with the same names and shapes. They are not modified.
 
     Returns:
-        For each floating-point tensor, the mean, summed in float64 and converted back to its dtype. All other tensors
-        come from the last checkpoint.
+        The mean of each floating-point tensor, summed in float64 and converted back to the tensor's dtype. All other
+        tensors are copied from the last checkpoint.
 
     Raises:
         ValueError: There are no checkpoints, or their names differ.

@@ -86,7 +86,7 @@ def choose_device(name: str | None = None) -> torch.device:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         if device.type not in ("cpu", "cuda"):  # for example, Apple's mps lacks float64, which beam search uses
             raise InputError(
-                f"this course computes on cpu or cuda, not on {name}: name one of them", parameter="device"
+                f"this course computes on cpu or cuda, not on {name}: choose one of them", parameter="device"
             )
         if device.type == "cpu":
             return device
@@ -94,7 +94,6 @@ def choose_device(name: str | None = None) -> torch.device:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)  # do this first, or every process allocates memory on the first GPU
     except (RuntimeError, AssertionError, AttributeError, NotImplementedError):  # which one depends on the device
-        raise InputError(
-            f"this torch cannot compute on {name or device} here: name another device, such as cpu", parameter="device"
-        ) from None
+        message = f"this torch cannot compute on {name or device} here: choose another device, such as cpu"
+        raise InputError(message, parameter="device") from None
     return device

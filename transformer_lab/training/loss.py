@@ -26,9 +26,9 @@ def label_smoothing_loss(logits: Tensor, labels: Tensor, smoothing: float, pad_i
 
     Args:
         logits: `(batch, length, vocab)`.
-        labels: `(batch, length)`. Positions with `pad_id` do not count.
+        labels: `(batch, length)`. Positions with `pad_id` are ignored.
         smoothing: 0 is plain cross-entropy.
-        pad_id: The ID of padding.
+        pad_id: The ID of the padding token.
 
     Returns:
         A scalar, in nats per token.

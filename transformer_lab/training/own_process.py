@@ -79,4 +79,4 @@ def train_in_own_process(
                 process.stdin.write("\n")
                 process.stdin.flush()
         errors.seek(0)
-        raise InputError("the training process has ended early:\n" + "".join(errors.readlines()[-8:]))
+        raise InputError("the training process ended early:\n" + "".join(errors.readlines()[-8:]))

@@ -4,8 +4,8 @@
 def warmup_rate(step: int, d_model: int, warmup_steps: int) -> float:
     """Return the paper's learning rate (section 5.3).
 
-    It grows linearly for `warmup_steps` steps and then decreases with the inverse square root of the step. Steps count
-    from 1; step 0 is treated as step 1.
+    It grows linearly for `warmup_steps` steps and then decreases in proportion to the inverse square root of the step.
+    Steps are counted from 1; step 0 is treated as step 1.
     """
     step = max(step, 1)
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)

@@ -22,10 +22,10 @@ def train_step(
     """Train the model on one batch: predict every next token, compute the loss, and take one optimizer step.
 
     Args:
-        model: It has `config.pad_id` and returns logits for `(source, decoder_input)`. It is switched to training mode
-            and stays in it.
+        model: Called with `(source, decoder_input)`, it returns logits, `(batch, length - 1, vocab)`. It also needs
+            `config.pad_id`. It is left in training mode.
         batch: Padded `source` and `target`; `target` includes bos and eos.
-        optimizer: The caller sets its learning rate.
+        optimizer: Its learning rate is set by the caller.
         smoothing: Label smoothing (section 5.4).
         clip_norm: A gradient with a larger norm is scaled down to this norm.
 
@@ -44,9 +44,9 @@ def train_step(
 
 
 def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
-    """Measure how well the model predicts. Every real token counts the same, whichever batch it is in.
+    """Measure how well the model predicts. Every real token has the same weight, regardless of its batch.
 
-    Runs in evaluation mode without gradients, and restores the mode the model was in.
+    The model runs in evaluation mode without gradients, and its own mode is restored afterwards.
 
     Args:
         model: As in `train_step`.
@@ -56,7 +56,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
         `(loss, perplexity)`: the cross-entropy against the plain labels, in nats per token, and e to that power.
 
     Raises:
-        ValueError: There is no token to predict.
+        ValueError: There are no tokens to predict.
     """
     was_training = model.training
     model.eval()

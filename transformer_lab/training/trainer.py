@@ -173,7 +173,7 @@ def check_output_folder(output: Path, resume: bool) -> None:
             )
     for file in ("config.json", "tokenizer.json", "metrics.jsonl"):
         if (output / file).exists() and not (output / "checkpoints").is_dir():  # unless a refused run left both
-            raise InputError(f"{output} already holds a {file} of something else: give a new folder with --output")
+            raise InputError(f"{output} already holds a {file} from something else: give a new folder with --output")
     with writing(output):
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
 
@@ -405,7 +405,7 @@ class TrainingRun:
         except RuntimeError as error:
             if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 reason = " ".join(str(error).split("\n")[:2])  # the backend and its message
-                raise InputError(f"cannot compile the model ({reason}): train without compiled") from error
+                raise InputError(f"cannot compile the model ({reason}): set compiled to false") from error
             raise
         self.progress.step = number
         return Step(number, epoch, rate, batches, result)
@@ -490,7 +490,7 @@ class TrainingRun:
         left = f"the checkpoint of epoch {epoch - 1} is intact" if epoch > 1 else "no epoch was finished yet"
         rate = "learning_rate_scale" if self.preset.schedule == "paper" else "peak_rate"
         return (
-            f"{what} at step {step.number} (epoch {epoch}), in the batch of the training pairs {shown}{more}: "
+            f"{what} at step {step.number} (epoch {epoch}), in the batch with the training pairs {shown}{more}: "
             f"lower {rate} or look at these pairs; {left}"
         )
 
@@ -604,8 +604,8 @@ def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[Trans
 def warn_of_unfinished_warm_up(preset: Preset, total_steps: int) -> None:
     if preset.schedule == "paper" and total_steps < preset.warmup_steps:
         print(
-            f"the run ends after {total_steps:,} updates, inside its warm-up of {preset.warmup_steps:,}: "
-            "with more epochs or fewer warmup_steps the learning rate reaches its peak",
+            f"the run ends after {total_steps:,} updates, during its warm-up of {preset.warmup_steps:,}: "
+            "use more epochs or fewer warmup_steps, so that the learning rate reaches its peak",
             file=sys.stderr,
         )
 
