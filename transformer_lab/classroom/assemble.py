@@ -437,7 +437,7 @@ def _without_markers(source: str) -> str:
 
 
 def _skip_demonstrations(cells: list[NotebookNode]) -> None:
-    """Tag the course cells that no answer depends on, so that nbval skips them, such as pictures and training runs.
+    """Tag the course cells that no answer depends on (such as pictures and training runs), so that nbval skips them.
 
     They are skipped even if a student's experiment needs them: printing a trained model would require a training run.
     """

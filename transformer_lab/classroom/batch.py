@@ -81,11 +81,11 @@ class BatchResult:
     """The outcome of a run."""
 
     entries: list[Entry]  # all results that count, from this run or earlier ones
-    graded: int  # submissions of this run
+    graded: int  # submissions graded in this run
     kept: int  # submissions that were graded in earlier runs
     written: list[Path]
     warnings: list[str]
-    refused: int = 0  # submissions of this run that could not be graded
+    refused: int = 0  # submissions in this run that could not be graded
 
 
 def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> OpenGrader:
@@ -317,7 +317,7 @@ def _grade_all(
 ) -> Iterator[SubmissionResult]:
     """Yield a result for each submission, even if some of them crash the grader.
 
-    Students take turns: first everyone's first file, then everyone's second. That way, a student with many files
+    Students take turns: everyone's first file comes first, then everyone's second. So a student with many files
     doesn't delay the others.
     """
     files: Counter[str] = Counter()

@@ -80,7 +80,7 @@ def providers_of(wanted: Iterable[str], provides: Sequence[Iterable[str]], reads
 
 
 def cannot_be_analyzed(source: str) -> bool:
-    """Return whether a kernel might run the cell although it is too long, too deeply nested, or not Python."""
+    """Return whether a kernel might run the cell even though it is too long, too deeply nested, or not Python."""
     if names_of(source).is_python:
         return False
     if len(source) > MAX_CHARACTERS or re.search(r"^[^\S\n]*[%!?,;/]", source, re.MULTILINE):
@@ -193,7 +193,7 @@ def _line_of_magic(before: str, command: str, code: str) -> tuple[str, str]:
 @lru_cache(maxsize=2)  # only the last two, because trees are large and each is needed twice in a row
 def _tree(text: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings(action="ignore"):  # about `"\d"` in the student's text, for example
+        with warnings.catch_warnings(action="ignore"):  # such as a warning about `"\d"` in the student's text
             return ast.parse(text)
     except UNREADABLE:
         return None

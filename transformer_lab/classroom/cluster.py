@@ -33,7 +33,7 @@ class ClusterGrader:
     running: dict[Any, Assembled] = field(default_factory=dict)  # keyed by the result's future
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
-        """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another one.
+        """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another worker.
 
         Raises:
             InputError: The scheduler or all workers have been unreachable for too long.

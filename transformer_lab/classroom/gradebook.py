@@ -66,7 +66,7 @@ class Entry:
     sandboxed: bool
     sources: str  # digest of the package that graded it
     others: tuple[str, ...] = ()  # paths of other files for the same notebook
-    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # exercise to students with similar answers
+    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by exercise: students with similar answers
 
     @property
     def student(self) -> str:
@@ -253,7 +253,7 @@ def grader_failed(result: SubmissionResult) -> bool:
 
 
 def is_graded_again(result: SubmissionResult) -> bool:
-    """Return whether the next run grades it again because the grader failed or the student ran out of time."""
+    """Return whether the next run regrades the submission because the grader failed or the student ran out of time."""
     return grader_failed(result) or result.problem == TIME_IS_UP
 
 

@@ -64,7 +64,7 @@ def review(
         exercise: The exercise, with the names of library answers and of the package's parts that it builds on.
         source: The student's cell.
         own_cells: Cells that the student added. They may contain helpers.
-        course_cells: The course's own cells that are run, needed because of their imports.
+        course_cells: The course's own cells that are run, needed for their imports.
         answers: The cells of all exercises, by name. They may also contain helpers.
     """
     theirs = _imports(course_cells)

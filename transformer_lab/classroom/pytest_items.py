@@ -2,9 +2,9 @@
 
 nbval runs a cell, collects its outputs, and compares them with the notebook's. By default, it would start its own
 kernel, fail every cell after one that ended the kernel or timed out, and follow nbval markers in a student's cell.
-Here, the kernel is in a sandbox, the cells share the submission's time, and after a cell that ended the kernel, the
-next one gets a new kernel in which the other cells have been rerun. That way, a cell can lose only its own points
-("os._exit in the cell", "a loop that swallows interrupts").
+Here, the kernel is in a sandbox, and the cells share the submission's time. If a cell ends the kernel, the next cell
+gets a new kernel in which the other cells have been rerun. That way, a cell can lose only its own points ("os._exit in
+the cell", "a loop that swallows interrupts").
 """
 
 import json
@@ -77,7 +77,7 @@ class SubmissionRun:
         return min(self.limits.cell_seconds, left)
 
     def kernel_after(self, cells: range) -> Kernel:
-        """Return a new kernel that has run these cells, except for those that ended an earlier one.
+        """Return a new kernel that has run these cells, except for cells that ended an earlier kernel.
 
         Raises:
             KernelEnded: The cells end every kernel, or the time is up.

@@ -95,7 +95,7 @@ def from_json(text: str) -> SubmissionResult:
 
 
 def with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass with its tuples restored, which JSON stores as lists."""
+    """Return the fields of a dataclass, turning the lists that JSON made of its tuples back into tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 

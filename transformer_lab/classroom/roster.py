@@ -1,4 +1,4 @@
-"""Read a class roster, and find out who on it submitted nothing and who submitted but is not on it."""
+"""Read a class roster, and compare it with the submissions: who submitted nothing, and who is not on the roster?"""
 
 import io
 import re
@@ -46,7 +46,7 @@ class Attendance:
     absent: tuple[str, ...] = ()  # on the roster but submitted nothing
     unlisted: tuple[str, ...] = ()  # in the gradebook but not on the roster
     namesakes: tuple[str, ...] = ()  # absent people who might be a student with the same name
-    doubtful: tuple[str, ...] = ()  # matched by number although the name differs
+    doubtful: tuple[str, ...] = ()  # matched by number even though the name differs
     numbers: Mapping[str, str] = field(default_factory=dict)  # the numbers of students and absent people, by name
 
     @property

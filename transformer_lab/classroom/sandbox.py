@@ -3,7 +3,7 @@
 It has its own network, processes, IPC, and mounts. It can read the system and the Python environment, and it has a
 small /tmp and /dev/shm in memory. Nothing else on the machine exists there: not /home, not /run, not the checkout with
 the answers. It cannot write anything outside. Even the folder of the kernel's sockets is read-only, which doesn't
-prevent connecting. "reads the disk" and "a detached process that rewrites results" would succeed without it.
+prevent connecting. Without the sandbox, "reads the disk" and "a detached process that rewrites results" would succeed.
 """
 
 import contextlib
@@ -194,7 +194,7 @@ def _readable(folder: Path) -> list[str]:
 
 
 def _with_answers(bound: list[Path]) -> list[Path]:
-    """Return the folders inside `bound` that contain the package, installed or as a checkout."""
+    """Return the folders inside `bound` that contain the package, whether it is installed or checked out."""
     package = Path(__file__).resolve().parents[1]
     is_checkout = (package.parent / "pyproject.toml").exists()
     folders = {package.parent if is_checkout else package}

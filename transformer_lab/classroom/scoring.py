@@ -102,7 +102,7 @@ def score(
 
 
 def _why_missing(name: str, source: str, failure: CellFailure | None) -> tuple[str, str]:
-    """Return the state and the report for an exercise for which the kernel has no object."""
+    """Return the state and the report for an exercise whose object is missing from the kernel."""
     report = f"After the notebook was run, there was no `{name}`."
     if failure is not None:
         return failure.state, f"{report} Its cell did not run to the end: {failure.reason}."

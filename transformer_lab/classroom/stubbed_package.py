@@ -89,14 +89,14 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
 
 
 def places_of(exercise: Exercise) -> list[Place]:
-    """Return the places where the package answers an exercise: first the answer itself, then its reimplementations."""
+    """Return the places where the package answers an exercise: the answer itself, followed by its reimplementations."""
     file = Path(inspect.getsourcefile(exercise.answer)).resolve().relative_to(PACKAGE).as_posix()
     return [(file, exercise.name, exercise.blank), *reimplementations().get(exercise.name, ())]
 
 
 @functools.cache
 def reimplementations() -> dict[str, list[Place]]:
-    """Return the places in the package's source marked with `@reimplements`, by the name of the answer."""
+    """Return the places in the package's source marked with `@reimplements`, keyed by the answer's name."""
     places: dict[str, list[Place]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_text(encoding="utf-8")

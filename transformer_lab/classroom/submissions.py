@@ -112,7 +112,7 @@ def collect(paths: Sequence[Path | str]) -> list[Submission]:
 
 
 def folder_of_a_pattern(paths: Iterable[Path]) -> Path | None:
-    """Return the parent shared by three or more of the paths, if any, as when a shell has expanded `submitted/*`."""
+    """Return the parent shared by three or more of the paths, if any: a shell may have expanded `submitted/*`."""
     parents = Counter(path.absolute().parent for path in paths if path.is_dir() or _is_zip(path.name))
     folder, count = max(parents.items(), key=lambda item: item[1], default=(None, 0))
     return folder if count >= 3 else None
@@ -137,7 +137,7 @@ def _in_path(path: Path) -> list[_Candidate]:
 
 
 def _by_student(files: Sequence[_File], fallback: str, where: str) -> list[_Candidate]:
-    """Return all students' files. Those whose names don't identify a student belong to `fallback`."""
+    """Return all students' files. Files whose names don't identify a student belong to `fallback`."""
     files_of: dict[_Owner, list[_File]] = {}
     for file in files:
         files_of.setdefault(_owner(file) or _Owner(fallback), []).append(file)
@@ -151,7 +151,7 @@ def _by_student(files: Sequence[_File], fallback: str, where: str) -> list[_Cand
 
 
 class _Student:
-    """Reads one student's files within limits, because a ten-kilobyte zip can expand to a gigabyte."""
+    """Reads one student's files, with size limits, because a ten-kilobyte zip can expand to a gigabyte."""
 
     def __init__(self, owner: _Owner, where: str) -> None:
         self.owner, self.where = owner, where
@@ -206,7 +206,7 @@ class _Student:
 
 
 def _read(stream: BinaryIO, size: int, student: _Student) -> bytes:
-    """Read at most `size` bytes, the file's claimed size, if that is within what is left of the student's limit."""
+    """Read at most `size` bytes (the file's claimed size), provided that the student's remaining limit allows it."""
     if size > MAX_BYTES:
         raise NotGradable(f"it is larger than {MAX_BYTES // MEBIBYTE} MiB: clear the outputs and submit it again")
     if size > student.bytes_to_read:
@@ -409,7 +409,7 @@ _COPY = re.compile(r"(?:^copy[ _-]of[ _-]+)|[ _-]copy\d*$|\s*\(\d{1,3}\)$", re.I
 
 
 def _owner(file: _File) -> _Owner | None:
-    """Return the owner of a file according to the first part of its path, or None if that part doesn't name one."""
+    """Return the owner of a file according to the first part of its path, or None if it names no owner."""
     name = file.parts[0]
     if (owner := _owner_by_system(name)) or len(file.parts) > 1:
         return owner or _Owner(name)

@@ -109,7 +109,7 @@ def _exercises(graded: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _totals(graded: Sequence[Entry]) -> dict[str, Any]:
-    """Return statistics overall and per notebook with a histogram, or nothing if no file could be graded."""
+    """Return overall and per-notebook statistics with a histogram, or nothing if no file could be graded."""
     possible = sum(columns(graded).values())
     if not possible:
         return {}
@@ -142,7 +142,7 @@ def _statistics(points: Sequence[float], possible: float) -> dict[str, float]:
 
 
 def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
-    """Return who made each known mistake, with the most common first and a chart, or nothing if none was recognized."""
+    """Return a chart of the known mistakes and who made each, most common first, or nothing if none was recognized."""
     made: dict[tuple[str, str], list[str]] = {}
     for student, result in results:
         for slug in result.misconceptions:
@@ -169,7 +169,7 @@ def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
 
 
 def _stuck(graded: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the students stuck on each exercise, which means it is the first in its notebook that they didn't pass."""
+    """Return the students stuck on each exercise: it is the first one in its notebook that they didn't pass."""
     stuck: dict[str, list[tuple[str, str]]] = {}
     for entry in graded:
         first = next((result for result in entry.result.exercises if result.state != "passed"), None)

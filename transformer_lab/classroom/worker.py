@@ -1,6 +1,6 @@
 """A worker process of the grader. For each submission it runs pytest, whose items run cells and score exercises.
 
-It never runs a student's code. Kernels run in processes of their own, and only checked messages come back from them.
+It never runs a student's code. Each kernel runs in its own process, and every message from a kernel is validated.
 """
 
 import compileall

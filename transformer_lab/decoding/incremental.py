@@ -331,7 +331,7 @@ def children_of(
     """Return the most probable next tokens of each hypothesis.
 
     The results are log-probabilities and IDs, both `(sentences, beam, children)`. `finished` is `(sentences, beam)`. A
-    finished hypothesis is its own only child, so it skips the output layer.
+    finished hypothesis has a single continuation, itself, so it skips the output layer.
     """
     log_probabilities = x.new_full((*finished.shape, n_children), -torch.inf, dtype=torch.float64)
     log_probabilities[:, :, 0] = 0.0

@@ -60,7 +60,7 @@ def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: 
     tree = SearchTree(nodes, beams, model.config.eos_id)
 
     def add_step(tokens: Tensor, scores: Tensor, chosen: Tensor) -> None:
-        candidates = []  # node indices; a finished hypothesis is its own only child
+        candidates = []  # node indices; a finished hypothesis continues only as itself
         for parent, next_tokens, next_scores in zip(beams[-1], tokens[0].tolist(), scores[0].tolist(), strict=False):
             for token, score in zip(next_tokens, next_scores, strict=True):
                 candidates.append(parent if tree.finished(parent) else len(nodes))

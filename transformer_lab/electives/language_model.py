@@ -242,8 +242,8 @@ def train_language_model(
         steps: Number of updates, one batch each.
         batch_size: Number of windows of `model.max_length` tokens in a batch.
         peak_rate: Peak learning rate of Adam.
-        loss: A function like `causal_language_model_loss`, such as your own.
-        pairs: A function like `next_token_pairs`, such as your own.
+        loss: `causal_language_model_loss`, or your own version of it.
+        pairs: `next_token_pairs`, or your own version of it.
         seed: Seed for the offsets and the order of the windows.
 
     Yields:
@@ -311,7 +311,7 @@ def score_language_model(
         model: The model to score. It runs in evaluation mode and is left in the mode it was in.
         tokenizer: The model's tokenizer.
         text: The text to predict, at least one character.
-        loss: A function like `causal_language_model_loss`, which returns a mean over tokens, such as your own.
+        loss: A function that returns a mean over tokens, such as `causal_language_model_loss` or your own.
 
     Raises:
         ValueError: The text is empty.

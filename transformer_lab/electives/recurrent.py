@@ -252,7 +252,7 @@ class RecurrentTranslator(nn.Module):
         return self.decode(target, *self.encode(source))
 
     def incremental_decoder(self, source: Tensor) -> "IncrementalRecurrentDecoder":
-        """Return the step-by-step decoder for a source, `(batch, source)`, that the decoding functions use."""
+        """Return the step-by-step decoder that the decoding functions use, for a source, `(batch, source)`."""
         return IncrementalRecurrentDecoder(self, source)
 
 

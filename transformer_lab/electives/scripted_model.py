@@ -9,7 +9,7 @@ from torch import Tensor, nn
 class ScriptedModel(nn.Module):
     """A model that reads its translations from a script. It has the parts of a `RecurrentTranslator` that decoders use.
 
-    Its state contains the tokens it has read. If they are not the translation so far, it repeats the last one. For
+    Its state contains the tokens it has read. If these are not the translation so far, it repeats the last token. For
     every other kind of mistake, it outputs a different token, so the translation shows what went wrong. The model also
     records how it was used.
 

@@ -3,7 +3,7 @@
 A search is a folder. `search.json` contains its plan, and `search.db` all trials (Optuna, SQLite). `trials/` and
 `finalists/` contain the log and metrics of each training run, and `trials.csv` and `finalists.csv` are tables of the
 results. Each trial is a run of the package's own trainer. Any number of processes can work on the folder. If one is
-killed or its machine fails, another one resumes its trial after the last finished epoch.
+killed or its machine fails, another process resumes its trial after the last finished epoch.
 
     search("runs/search")                       # 20 trials on image captions, then three finalists with three seeds
     results = read_search("runs/search")        # at any time, even while the search is running
@@ -273,8 +273,8 @@ def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any
 def new_finalist(studies: dict[str, "Study"], plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the hyperparameters of one of the best trials and the attributes of its next repetition, or None if done.
 
-    On average, a selected trial's score is too high, because the trial was selected for it. That is why it is repeated
-    with new seeds.
+    On average, a selected trial's score is too high, because the trial was selected for it. That is why each trial is
+    repeated with new seeds.
     """
     complete = [trial for trial in studies["trials"].get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
     begun = [(trial.user_attrs["of"], trial.user_attrs["seed"]) for trial in studies["finalists"].trials]

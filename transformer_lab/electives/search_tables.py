@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from optuna import Study
     from pandas import DataFrame
 
-BEST_SHARE = 0.25  # importance compares this share of the trials, the best, with all trials
+BEST_SHARE = 0.25  # importance compares the best trials (this share of them) with all trials
 LIVES = 3  # a trial is given up once three processes have died while training it, because it may be the cause
 LOST = f"its process died {LIVES} times without an error message: the system may have killed it because memory ran out"
 

@@ -109,7 +109,7 @@ def bleu_difference(
         `(difference, low, high)`, in BLEU points from -100 to 100.
 
     Raises:
-        ValueError: The numbers of sentences differ.
+        ValueError: The lists have different lengths.
     """
     import numpy as np
     from sacrebleu.metrics import BLEU

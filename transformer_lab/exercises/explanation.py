@@ -100,7 +100,7 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
 
 
 def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
-    """Return a check's inputs, with small ones in full, and the call, if the inputs' names show what it is."""
+    """Return a check's inputs (small ones in full) and, if their names show how the object was called, the call."""
     # Leave out a dictionary of weights, which is too long to read. If `weights` is a tensor, it is an argument.
     shown = {name: value for name, value in inputs.items() if name != "weights" or not isinstance(value, dict)}
     is_class = isinstance(exercise.answer, type)

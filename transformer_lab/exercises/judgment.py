@@ -173,7 +173,7 @@ def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
 
 
 def _plainness(verdict: Verdict) -> int:
-    """Sort key: first probes that compare results directly, then those with their own comparison, then properties."""
+    """Sort key: probes that compare results directly, then probes with their own comparison, then properties."""
     check = verdict.check
     return 2 if isinstance(check, Property) else int(check.compare_results is not None)
 

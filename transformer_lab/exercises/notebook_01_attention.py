@@ -351,7 +351,7 @@ def output_with_other_hidden_keys(subject, arguments, query, key, value, mask):
 
 
 def inputs_of_layers(subject, arguments, query, key, value):
-    """Return the inputs that `w_q`, `w_k`, and `w_v` are called with, even if the module's call fails afterwards.
+    """Return the inputs that `w_q`, `w_k`, and `w_v` are called with, even if the call to the module fails later.
 
     A layer that isn't called is left out, because its weights may be used in a different way.
     """
@@ -383,7 +383,7 @@ def layers_get_their_own_inputs(inputs, received):
 
 
 def no_nan_where_nothing_is_allowed(answer):
-    """Return a rule for a module with attention that reports NaN, and remarks if only fully masked rows are wrong."""
+    """Return a rule that reports NaN in a module with attention, and remarks if only fully masked rows are wrong."""
 
     def rule(inputs, received):
         if problem := nan_of_nothing_allowed(received):

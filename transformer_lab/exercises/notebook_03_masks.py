@@ -10,7 +10,7 @@ from transformer_lab.model import causal_mask, padding_mask, target_mask
 
 
 def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -> dict:
-    """Return sentences of different lengths, all but the first padded on the right. 1 is a word, and 0 may be one."""
+    """Return sentences of different lengths, all but the first padded on the right. 1 is a word; 0 can be one, too."""
     tokens = sampler.integers(batch, length, low=0, high=9)
     tokens[tokens == pad_id] = 10
     tokens[0, 0] = 0 if pad_id else 7
@@ -114,7 +114,7 @@ def long_sentence(sampler: InputSampler) -> dict:
 
 
 def device_reaches_torch(subject, length):
-    """Return whether any torch function is called with the device "meta", which is replaced with the CPU."""
+    """Return whether any torch function is called with the device "meta". Such calls run on the CPU instead."""
     from torch.overrides import TorchFunctionMode
 
     class Watch(TorchFunctionMode):

@@ -75,7 +75,7 @@ def sentence(sampler: InputSampler, letters: str) -> Rows:
 
 
 def led_in(sampler: InputSampler, rows: Rows, words: int) -> Rows:
-    """Return the same rows, preceded by that many words that are nearly certain."""
+    """Return the same rows, preceded by the given number of nearly certain words."""
     letters = any_letters(sampler, words, words)
     lead = {letters[:end]: f"{letter}.999 $.001" for end, letter in enumerate(letters)}
     return lead | {letters + prefix: chances for prefix, chances in rows.items()}
@@ -301,7 +301,7 @@ LENGTH_PENALTY = Exercise(
 
 # a c end: .24, b e end: .36
 GARDEN_PATH = {"": "a.6 b.4", "a": "c.4 d.33 e.27", "b": "e.9 $.1"}
-# a c end: .252, b e end: .24, although .3 + .8 is more than .7 + .36
+# a c end: .252, b e end: .24, even though .3 + .8 is more than .7 + .36
 NEARLY_EQUAL = {"": "a.7 b.3", "a": "c.36 d.34 e.3", "b": "e.8 d.2"}
 # After two words, the best two hypotheses start with the same word, and the second becomes the best sentence.
 SAME_FIRST_WORD = {"": "a.7 b.3", "a": "c.4 d.35 e.25", "ac": "a.25 b.24 c.2 d.17 e.14", "ad": "e.95 $.05",
@@ -317,7 +317,7 @@ LONG_IS_MUCH_BETTER = [LONG_IS_BETTER | {"a": "c.625 $.375"}, LONG_IS_BETTER | {
 THIRD_WORD = {"": "a.4 b.35 c.25", "a": "$.5 d.3 e.2", "b": "$.5 d.3 e.2", "c": "$.95 e.05"}
 # A finished hypothesis occupies one of two beams. This drops a d e and a c b e, which would have won in the end.
 PLACE_TAKEN = {"": "a.9 b.1", "a": "$.4 c.35 d.25", "ac": "a.52 b.48", "acb": "e.98 $.02", "ad": "e.98 $.02"}
-# b end: .31. But a c and a d are both more probable, so a correct search drops b, although they end in worse sentences.
+# b end: .31. But a c and a d are both more probable, so a correct search drops b. Yet they end in worse sentences.
 PUSHED_OUT = {"": "a.69 b.31", "a": "c.53 d.47", "ac": "a.3 b.25 c.2 d.15 e.1", "ad": "e.28 d.24 c.2 b.16 a.12"}
 # Ranking by log-probability over length penalty would drop the finished hypothesis, which should win.
 LOST_BY_LENGTH = {"": "a.98 b.02", "a": "c.6 $.38 d.02", "ac": "d.52 e.48"}
@@ -551,13 +551,13 @@ def masked_cache_inputs(sampler: InputSampler) -> dict:
 
 
 def siblings_inputs(sampler: InputSampler) -> dict:
-    """Return two tokens in a step that don't see each other, and two more that each see one of these and themselves."""
+    """Return two steps of two tokens: two that don't see each other, then two that each see themselves and one of those."""
     mask = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
     return cache_inputs(sampler, 1, 4, 6, 2) | {"mask": mask}
 
 
 def repeated_rows_inputs(sampler: InputSampler) -> dict:
-    """Return three rows, of which one is first repeated while another is dropped, and then two are swapped."""
+    """Return three rows. At first, one is repeated while another is dropped; later, two are swapped."""
     repeated, other = [(2, 0), (2, 1), (1, 2)][sampler.integer(0, 2)]
     return cache_inputs(sampler, 3, 4, 4, 2) | {"orders": [[repeated, other, repeated], [1, 0]], "rows": 3}
 

@@ -291,7 +291,7 @@ BLEU = Exercise(
             ),
             score_of_references,
         ),
-        Property(  # without an error, the score would be for other sentences than the caller intended
+        Property(  # without an error, the score would be for different sentences than the caller intended
             "a reference for each hypothesis",
             two_sentences_inputs,
             unless(

@@ -41,7 +41,7 @@ def averages_of_different_models(subject, weight):
 
 
 def with_counters(sampler: InputSampler) -> dict:
-    """Return a weight, an increasing and a decreasing counter, and a mask. Each differs between first and last."""
+    """Return a weight, an increasing and a decreasing counter, and a mask. The first and last of each differ."""
     mask = sampler.integers(3, 2, low=0, high=1).bool()
     mask[2, sampler.integer(0, 1)] = False  # so that it differs from a mean converted to booleans
     mask[0] = ~mask[2]

@@ -13,7 +13,7 @@ from transformer_lab.exercises.sampling import InputSampler
 
 
 def attention(sampler: InputSampler, *shape: int) -> Tensor:
-    """Return attention weights that are multiples of 0.1. Each row splits 1 at random."""
+    """Return attention weights that are multiples of 0.1. Each row divides a total of 1 at random."""
     *rows, keys = shape
     cuts = sampler.integers(*rows, keys - 1, low=0, high=10).sort(dim=-1).values
     edges = [torch.zeros(*rows, 1, dtype=torch.int64), cuts, torch.full((*rows, 1), 10)]

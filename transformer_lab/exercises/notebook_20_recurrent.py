@@ -68,7 +68,7 @@ def additive_mask_inputs(sampler: InputSampler) -> dict:
 
 
 def additive_keys_inputs(sampler: InputSampler) -> dict:
-    """Pass keys that aren't computed from the memory but are as wide, so that projecting them again doesn't crash."""
+    """Pass keys that don't come from the memory but have its width, so that projecting them again doesn't crash."""
     inputs = additive_inputs(sampler, batch=2, query=1, key=3, d_memory=4, d_attention=4)
     return inputs | {"mask": None, "keys": sampler.numbers(2, 3, 4, low=-1.5, high=1.5)}
 

@@ -105,7 +105,7 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
 
 
 def _is_reseeded(seed: int) -> bool:
-    """Return whether a global generator was seeded inside `isolated_global_state`. Sampling from one is fine.
+    """Return whether a global generator was seeded inside `isolated_global_state`. Sampling is fine.
 
     torch's generator stores its seed. NumPy's and Python's don't, but after sampling, their state (a table of 624
     numbers) must be the one that `seed` produces or one of its successors.

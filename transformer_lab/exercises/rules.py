@@ -56,7 +56,7 @@ def refusal(received: str, attempt: str) -> Remark | None:
 
 
 def remark_unless_refused(says: str) -> Rule:
-    """Return a rule that remarks `says` unless all calls raise a `ValueError`. Its `{}` lists the calls that don't.
+    """Return a rule that remarks `says` unless all calls raise a `ValueError`. The `{}` in `says` lists the others.
 
     The harness names the exception that each call raises: `{"k = 0": "ValueError"}`.
     """

@@ -22,7 +22,7 @@ class InputSampler:
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     def integers(self, *shape: int, low: int, high: int) -> Tensor:
-        """Return an int64 tensor of integers from `low` to `high`, inclusive, such as tokens."""
+        """Return an int64 tensor of integers (such as tokens) from `low` to `high`, inclusive."""
         return torch.randint(low, high + 1, shape, generator=self.generator)
 
     def order(self, size: int) -> list[int]:

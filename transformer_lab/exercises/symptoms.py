@@ -1,4 +1,4 @@
-"""Describe how numbers are wrong without naming a cause, such as by a factor, an axis, or the first wrong position."""
+"""Describe how numbers are wrong (by a factor, along an axis, from some position on) without naming a cause."""
 
 from collections.abc import Sequence
 from itertools import combinations

@@ -67,7 +67,7 @@ def stoppable(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except OutOfTime as stop:
-        stop.__class__.__init__ = BaseException.__init__  # first, because the next one could come at any call or jump
+        stop.__class__.__init__ = BaseException.__init__  # first, because the next stop could come at any call or jump
         try:  # noqa: SIM105 (creating a `suppress` would be such a call)
             time.sleep(0)
         except OutOfTime:  # the pending exception

@@ -25,7 +25,7 @@ class Verdict:
     says: str = ""
     differences: list[Difference] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    costs_points: bool = False  # a property that fails, or can't be checked although the checks it needs passed
+    costs_points: bool = False  # a property that fails, or can't be checked even though the checks it needs passed
 
     def __post_init__(self) -> None:
         self.costs_points = isinstance(self.check, Property) and self.state != "passed"

@@ -161,7 +161,7 @@ def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> Figu
 
 
 def _two_lines(words: Sequence[str]) -> list[str]:
-    """Join up to two words into one line, and more words into two lines."""
+    """Put one or two words on one line, and three or more on two lines."""
     half = (len(words) + 1) // 2
     return [" ".join(words)] if len(words) < 3 else [" ".join(words[:half]), " ".join(words[half:])]
 

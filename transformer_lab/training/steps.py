@@ -87,7 +87,7 @@ class UpdateResult:
     def read(self) -> tuple[list[float], float]:
         """Return `(losses, norm)`: each batch's share of the mean loss, and the norm of the gradient before clipping.
 
-        The losses add up to the mean over all tokens of the update, in nats per token.
+        The losses add up to the mean loss over all tokens in the update, in nats per token.
         """
         if self.copied:
             self.copied.synchronize()
