@@ -1,4 +1,4 @@
-"""The whole course as a student would do it in Jupyter kernels: the model you train must be the one you built."""
+"""Do the whole course in Jupyter kernels, as a student would: the trained model must be the one the student built."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Without these, a fresh clone could install untested versions or contain files that do not belong in it."""
+"""Without these tests, a fresh clone could install untested versions or contain files that do not belong in it."""
 
 import ast
 import os
@@ -183,7 +183,7 @@ def test_importing_stays_light(module):
 
 
 def test_weights_are_never_pickled():
-    """Loading a pickle can run code, and opening a checkpoint from a stranger must not."""
+    """Loading a pickle can run code, but opening a stranger's checkpoint must never do that."""
     found = []
     for path in python_sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""Without these, notebooks and solutions could drift from their source or from each other, or leak an answer."""
+"""Without these tests, notebooks and solutions could drift from their source or from each other, or leak an answer."""
 
 import os
 import sys

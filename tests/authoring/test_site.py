@@ -1,4 +1,4 @@
-"""Without these, visitors would be the first to find a dead link, a leaked answer, or illegible text."""
+"""Without these tests, visitors would be the first to find a dead link, a leaked answer, or illegible text."""
 
 import http.server
 import json

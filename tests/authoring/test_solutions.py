@@ -1,4 +1,4 @@
-"""Without these, a notebook could drift from its source or stop working while every other test passes."""
+"""Without these tests, a notebook could drift from its source or stop working while every other test passes."""
 
 import subprocess
 import sys
@@ -51,6 +51,6 @@ def run_with_nbval(path: Path, environment: dict[str, str]) -> subprocess.Comple
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_a_solution_runs_as_stored(path, notebook_environment):
-    """Every cell must run, and the checks must print the same as when the solution was built."""
+    """Every cell must run, and the checks must print the same output as when the solution was built."""
     done = run_with_nbval(path, notebook_environment)
     assert done.returncode == 0, done.stdout[-4000:]

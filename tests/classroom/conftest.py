@@ -113,7 +113,7 @@ def notebook_with(notebook_of):
 
 @pytest.fixture(scope="session")
 def assemble_notebook(course):
-    """Return a function that assembles a notebook as the submission of a student."""
+    """Return a function that assembles a notebook as a student's submission."""
 
     def run(notebook: Any, student: str = "Ada") -> Assembled:
         return assemble(Submission(student, f"{student}.ipynb", json.dumps(notebook).encode()), course)

@@ -186,7 +186,7 @@ def windows(notebook: dict[str, Any]) -> None:
     "change", [by_nbgrader, by_our_metadata, by_name, without_anything, only_answers, version_3, windows]
 )
 def test_where_an_answer_is_found(change):
-    """Answers are found by ID, by nbgrader's or our metadata, or by name, even in old notebooks and bare ones."""
+    """Answers are found by ID, by nbgrader's or our metadata, or by name, even in old or bare notebooks."""
     notebook = solved()
     change(notebook)
     assembled = handed_in(notebook)
@@ -200,7 +200,10 @@ def test_where_an_answer_is_found(change):
     "source", ["softmax = max", "!ls\ndef softmax(x):\n    return x", "def softmax(x)\n    return x"]
 )
 def test_a_cell_that_binds_the_name_is_the_answer(source):
-    """A cell is found by the name it defines, despite IPython syntax or a syntax error. `test_cells` has more cases."""
+    """A cell is found by the name it defines, even if it contains IPython syntax or a syntax error.
+
+    `test_cells` has more cases.
+    """
     notebook = untouched()
     insert(notebook, "check-softmax", code(source, id="mine"))
     assembled = handed_in(notebook)
@@ -477,7 +480,10 @@ def test_what_cannot_be_graded_is_reported_in_one_line():
 
 
 def test_unusual_files_that_can_be_graded():
-    """Only code is limited, because a student may paste a paper. Some editors write a byte-order mark."""
+    """Only code has a length limit, because a student may paste a whole paper into a text cell.
+
+    Some editors write a byte-order mark.
+    """
     long = solved()
     long["cells"].append({"cell_type": "markdown", "source": "x" * 900_000})
     for content in (long, b"\xef\xbb\xbf" + WHOLE):
@@ -652,7 +658,7 @@ def test_ids_and_names_of_cells_are_not_taken_over():
 
 @pytest.mark.parametrize(("source", "in_front"), [("x = {}", True), ("x = {}", False), ("# {}", False), (" ", True)])
 def test_ten_thousand_cells(source, in_front):
-    """Wherever the cells are, the notebook is recognized, and an answer outside its own cell is found."""
+    """The grader recognizes the notebook wherever its cells are, and finds an answer outside its own cell."""
     notebook = solved()
     notebook["cells"].append(code(cell_of(notebook, "exercise-softmax").pop("source")))
     cell_of(notebook, "exercise-softmax")["source"] = ""

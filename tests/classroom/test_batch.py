@@ -259,7 +259,7 @@ def test_it_warns_without_a_sandbox(hand_in, grade, mark_reader, out):
 
 
 def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, mark_reader, monkeypatch):
-    """After a check is corrected, half a class must not keep the old points without anyone noticing."""
+    """If half a class keeps its old points after a check is corrected, the instructor must be warned."""
     folder = hand_in("Ada", **ALL)
     grade(folder, mark_reader())
     monkeypatch.setattr(batch, "source_digest", lambda: "another")

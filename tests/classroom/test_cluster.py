@@ -73,7 +73,7 @@ class Cluster:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
 
     def add_worker(self, name: str, why_no_sandbox: str = "", sticky: bool = False) -> None:
-        """Start a worker that reads marks instead of grading. If it is sticky, it doesn't finish the student `Ada`."""
+        """Start a worker that reads marks instead of grading. A `sticky` one never finishes `Ada`'s."""
         preload = self.folder / f"{name}.py"
         conftest = str(Path(__file__).with_name("conftest.py"))
         preload.write_text(STAND_IN.format(conftest=conftest, log=str(self.log), why=why_no_sandbox, sticky=sticky))
@@ -95,7 +95,7 @@ class Cluster:
             client.wait_for_workers(number, timeout=120)
 
     def times(self, student: str, what: str) -> list[int]:
-        """Return the IDs of the processes in which this happened."""
+        """Return the IDs of the processes in which `what` happened to the student."""
         return [int(path.name.split()[-2]) for path in self.log.glob(f"{student} {what} *")]
 
     def end(self) -> None:
@@ -203,7 +203,7 @@ def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_
 
 def test_a_cluster_that_is_gone_ends_the_run(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
     """Waiting forever for a cluster that was switched off would keep the output folder locked. This test switches the
-    shared cluster off, so no test after it may use one."""
+    shared cluster off, so no later test may use it."""
     monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 3)
     monkeypatch.setattr(cluster_module, "LOST_SECONDS", 2)
     (cluster.log / "stuck").unlink(missing_ok=True)

@@ -99,7 +99,7 @@ def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
 def test_text_of_a_student_stays_text():
     """A lone surrogate or control character makes a whole XML file unreadable, and many programs can't read it in JSON.
 
-    Text with a direction override is displayed in a different order from the way it is stored.
+    Text with a direction override is not displayed in the order in which it is stored.
     """
     exercise = ExerciseResult(
         HOSTILE, "failed", 0.0, 1.0, (HOSTILE,), HOSTILE, (HOSTILE,), (HOSTILE,), HOSTILE, HOSTILE

@@ -88,7 +88,7 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
     ],
 )
 def test_a_later_import_takes_nothing_away(grader, course, notebook_of, assemble_notebook, cell, text):
-    """`softmax`, and `numpy_attention`, which calls it, used to get no points although every check had passed."""
+    """`softmax`, and `numpy_attention`, which calls it, used to get no points even when every check had passed."""
     answers = {one.name: inspect.getsource(one.answer) for one in course.exercises("01_attention")}
     notebook = notebook_of("01_attention", **answers | {cell: text + answers.get(cell, "")})
     if cell == "own":
@@ -180,7 +180,7 @@ def test_a_compiled_answer_earns_its_points(grader, assembled):
 
 
 def test_one_exercise_alone(grader, assembled):
-    """The exercise uses the other two, one of which is wrong and one of which is missing."""
+    """The exercise uses the other two; one is wrong, and the other is missing."""
     wrong = {"padding_mask": "def padding_mask(tokens, pad_id):\n    return tokens", "causal_mask": "def causal_mask(:"}
     (result,) = grader.grade([assembled("one", **wrong)], only="target_mask")
     assert marks(result) == {"target_mask": ("passed", 1.0)}

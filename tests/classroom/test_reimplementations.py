@@ -1,4 +1,4 @@
-"""Without these, a second implementation that isn't marked would give students the answer."""
+"""Without these tests, a second implementation that isn't marked would give students the answer."""
 
 import importlib
 import inspect

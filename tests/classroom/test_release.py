@@ -148,7 +148,7 @@ def test_work_is_not_overwritten(course, tmp_path):
 
 
 def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
-    """A teacher may run `release 03 --out .` in a repository or in a handout whose page was extended."""
+    """A teacher might run `release 03 --out .` in a repository, or in a handout folder after adding to its page."""
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "README.md").write_text("# My class")
     with pytest.raises(InputError, match=r"README\.md was not released there, or was changed since: move it"):

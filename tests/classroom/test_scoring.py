@@ -314,7 +314,7 @@ def test_a_report_tells_nothing_about_the_secret_inputs():
 
 
 def test_answers_of_the_same_notebook_are_sent_only_when_they_have_been_scored():
-    """While it is being scored, the student's code could otherwise read an answer that was removed from the package."""
+    """The student's code must not be able to read an exercise's answer while that exercise is being scored."""
     body = inspect.getsource(exercises()["softmax"].answer)
     before, after = (
         json.dumps(scoring.request(exercises()["numpy_attention"], 1, shown)) for shown in (set(), {"softmax"})

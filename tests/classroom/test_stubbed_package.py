@@ -45,7 +45,7 @@ def tokens(text: str) -> tuple[str, ...]:
 
 
 def bodies(name: str) -> list[tuple[str, ...]]:
-    """Return the tokens of those lines of an answer that its stub doesn't have."""
+    """Return the tokens from the lines that are in an answer but not in its stub."""
     exercise = exercises()[name]
     whole = textwrap.dedent(inspect.getsource(exercise.answer)).strip("\n").splitlines()
     matcher = difflib.SequenceMatcher(None, stub(exercise.answer, exercise.blank).splitlines(), whole, autojunk=False)
@@ -196,7 +196,7 @@ for arguments in runs:
 
 @pytest.fixture(scope="module")
 def outcomes(stubbed) -> dict[str, str]:
-    """Return the outcome of running each solution with the package from which its answers were removed."""
+    """Run each solution with its notebook's stubbed package, which lacks the answers, and return the outcomes."""
     runs = {}
     for name in SOLVED:
         content = (ROOT / "solutions" / f"{name}.ipynb").read_bytes()

@@ -66,7 +66,7 @@ def test_segments_are_paired_by_talk_and_number(folder: Path):
 
 
 def test_a_bare_ampersand_is_text(folder: Path):
-    """Published sets contain bare ampersands, although no XML parser accepts them."""
+    """Published sets contain bare ampersands, even though no XML parser accepts them."""
     write_set(folder, "tst2010", "de", ["R&D", "a &lt; b", "c", "d"])
     assert [german for german, _ in load_corpus(folder).test] == ["R&D", "a < b", "c", "d"]
 

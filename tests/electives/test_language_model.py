@@ -1,4 +1,4 @@
-"""Without these, a model could see its answers, or two scores could measure different things."""
+"""Without these tests, a model could see its answers, or two scores could measure different things."""
 
 import math
 
@@ -48,7 +48,7 @@ def test_with_the_mask_no_logit_depends_on_a_later_token(model):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_evaluation_mode_has_the_same_logits(norm_first):
-    """When a model generates text, without gradients, PyTorch runs different code than in training."""
+    """When a model generates text, without gradients, PyTorch runs different code than it does in training."""
     torch.manual_seed(0)
     model = LanguageModel(30, **SMALL, norm_first=norm_first)
     tokens, hidden = torch.randint(30, (3, 8)), ~causal_mask(8)[0, 0]

@@ -1,4 +1,4 @@
-"""Without these, a kill could ruin a search, processes could train the same trial, or failures could get lost."""
+"""Without these tests, a kill could ruin a search, processes could train the same trial, or failures could get lost."""
 
 import json
 import os
@@ -200,7 +200,7 @@ def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path):
 
 
 def test_the_trial_of_a_living_process_is_left_alone(plan, tmp_path):
-    """A process that is paused, for example because the laptop sleeps, must not find another one in its folder.
+    """A process that was paused (say, while the laptop was asleep) must not find another process in its folder.
 
     If the process is dead, the next one takes over the trial at once, even in a folder copied to another machine.
     """
@@ -289,7 +289,7 @@ def test_an_error_of_another_kind_is_not_out_of_memory():
 
 
 def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
-    """The first five trials are never pruned. Later ones are pruned if they are worse than half of those finished."""
+    """The first five trials are never pruned. Later ones are pruned if they are below the finished trials' median."""
     used = trainer(of_rate)
     table = search(tmp_path / "pruned", replace(plan, trials=12)).trials
     pruned = table[table["state"] == "pruned"]

@@ -1,4 +1,4 @@
-"""Without these, the notebook's example could be wrong, or its task could be too easy to need a search."""
+"""Without these tests, the notebook's example could be wrong, or its task could be too easy to need a search."""
 
 import pytest
 

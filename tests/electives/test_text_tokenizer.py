@@ -1,4 +1,4 @@
-"""Without these, decoding could change the text, or a rare character could contribute nothing to the score."""
+"""Without these tests, decoding could change the text, or a rare character could contribute nothing to the score."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Without these, a head that is turned off could still have an effect or stay off afterwards."""
+"""Without these tests, a head that is turned off could still have an effect or stay off afterwards."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_a_head_is_off_as_if_its_columns_of_w_o_were_zero(model):
 
 @pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
 def test_a_head_stays_off_while_attention_is_recorded(model, attend):
-    """Heat maps of a model without a head must not show the complete model."""
+    """While a head is turned off, heat maps must not show the attention of the complete model."""
     set_attention(model, attend)
     with without_heads(model, [(CROSS.format(0), 1)]):
         without = model(SOURCE, TARGET)

@@ -1,4 +1,4 @@
-"""The catalogue of mistakes: every entry compiles, fails, is recognized as itself, and differs from the others."""
+"""The catalog of mistakes: every entry compiles, fails, is recognized as itself, and differs from the others."""
 
 import os
 
@@ -17,7 +17,7 @@ every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exerc
 
 @every_exercise
 def test_every_mistake_is_named_as_itself(exercise):
-    """If a mistake passes or is mistaken for another, the student is told something untrue."""
+    """If a mistake goes unnoticed or is confused with a different one, the student gets wrong feedback."""
     problems = []
     for mistake in mistakes_of(exercise):
         for number, way in enumerate(mistake.ways):

@@ -161,7 +161,7 @@ def numpy_attention(query, key, value):
 
 
 def test_a_namesake_from_a_library_is_left_alone():
-    """If you import torch's softmax under that name, your code is meant to use it."""
+    """If you import torch's softmax as `softmax`, your code is meant to use it."""
     source = """
 from torch.nn.functional import softmax
 from math import sqrt
@@ -215,7 +215,7 @@ def test_a_wrong_version_is_shown_under_another_name(monkeypatch):
 
 
 def test_the_earlier_part_in_which_it_stopped_is_named():
-    """The report gives the line in the student's cell and names the part called there."""
+    """The report gives the line in the student's cell and says which part it calls."""
     module = types.ModuleType("transformer_lab.mine.split_heads")
     exec("def split_heads(x, n_heads):\n    return x.no_such_thing", vars(module))
     names = {"__name__": "__main__", "split_heads": module.split_heads}

@@ -1,4 +1,4 @@
-"""Without these, a property check that no mistake in the catalogue fails could accept any result."""
+"""Without these tests, a property check could accept any result if no mistake in the catalog fails it."""
 
 import pytest
 import torch

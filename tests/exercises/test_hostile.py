@@ -248,7 +248,7 @@ def test_a_change_of_what_belongs_to_others_costs_points(name, change, words):
 
 
 def test_drawing_random_numbers_is_allowed():
-    """Layers sample their initial weights from the global generators, but that doesn't set a seed."""
+    """Layers sample their initial weights from the global generators, but sampling doesn't set a seed."""
 
     def drawing(scores):
         torch.rand(3), np.random.rand(1000), random.random()
@@ -336,7 +336,7 @@ def test_endless_loop_is_stopped_in_a_thread():
 
 
 def assert_threads_end(before: set[threading.Thread]) -> None:
-    """Assert that the threads started since then have ended. A busy machine may schedule them late."""
+    """Assert that all threads except those in `before` have ended. A busy machine may schedule them late."""
     for thread in set(threading.enumerate()) - before:
         thread.join(20)
         assert not thread.is_alive()
@@ -403,7 +403,7 @@ def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
     ],
 )
 def test_two_gibibytes_are_refused(allocate):
-    """A huge allocation must fail in the check; if memory is scarce, the system would kill the notebook."""
+    """A huge allocation must fail in the check; otherwise, the system could kill the notebook when memory is scarce."""
 
     def greedy(scores):
         return allocate()

@@ -110,7 +110,7 @@ def test_variant_passes(exercise, part, seed):
 
 @each(VARIANTS)
 def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
-    """Honest work is not flagged for the instructor, either as a copy or for its methods or use of torch internals."""
+    """Honest work isn't flagged for the instructor as a copy, for calling methods, or for using torch internals."""
     names = [*exercise.banned, "transformer_lab."]
     for flag in review(exercise, textwrap.dedent(inspect.getsource(part)), [], []):
         assert any(f"uses `{name}" in flag for name in names if not name.startswith(".")), flag
@@ -151,7 +151,7 @@ def refused(compare_results, inputs, expected, received) -> bool:
 
 
 def constant(data, number):
-    """Return data with the same structure in which all numbers are equal, and so are all strings in a list."""
+    """Return data of the same structure, but with equal numbers everywhere and equal strings within each list."""
     if isinstance(data, torch.Tensor):
         whole = not data.is_floating_point()
         return torch.full_like(data, 0 if whole and number != number else number)
@@ -242,7 +242,7 @@ def test_inputs_are_small_and_repeatable(exercise):
 def test_reports_are_the_same_in_another_process():
     """A report must not depend on hash values, memory addresses, or the order of earlier checks.
 
-    Each exercise reports on the first mistake in its catalogue. Only each notebook's first exercise searches for the
+    Each exercise reports on the first mistake in its catalog. Only each notebook's first exercise searches for the
     explanation, because the search takes most of the time and uses the same code for all.
     """
     program = """

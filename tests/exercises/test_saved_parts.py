@@ -238,7 +238,7 @@ def test_read_only_folder_keeps_in_memory(notebook, monkeypatch, tmp_path):
 
 
 def test_a_part_that_needs_its_notebook_says_so(notebook):
-    """The part uses a value without source code: the check passes, and the report says why the part isn't saved."""
+    """The part uses a value that has no source code: the check passes, and the report says why the part isn't saved."""
     notebook.run("globals()['anything'] = object()")
     report = notebook.run(SOFTMAX.replace("# mine", "assert anything"), "check(softmax)")
     assert report.passed

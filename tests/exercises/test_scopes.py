@@ -1,4 +1,4 @@
-"""Without these, the names that a cell or a saved part binds would depend on the version of Python."""
+"""Without these tests, the names that a cell or a saved part binds would depend on the version of Python."""
 
 import sys
 

@@ -20,7 +20,7 @@ def test_padding_is_zero_and_learns_nothing():
 
 @pytest.mark.parametrize("d_model", [2, 6, 512])
 def test_sinusoids_follow_the_formula(d_model, dtype):
-    """Every entry matches section 3.5, computed in Python's own float64, up to rounding even at high positions."""
+    """Even at high positions, every entry matches section 3.5, computed in Python's own float64, up to rounding."""
     encoding = sinusoidal_encoding(512, d_model)
     assert encoding.shape == (512, d_model)
     assert encoding.dtype == dtype
@@ -41,7 +41,7 @@ def test_an_odd_width_is_refused(d_model):
 
 
 def test_dropout_acts_on_the_sum():
-    """Dropout on the tokens alone would leave the positions (section 5.4)."""
+    """Dropout on the tokens alone would leave the positions unchanged (section 5.4)."""
     assert (PositionalEncoding(6, dropout=1.0)(torch.randn(2, 4, 6)) == 0).all()
 
 

@@ -84,7 +84,7 @@ parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transfo
 def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize, transplant, with_gradients):
     """From token ids to logits and back to both embeddings: this one test covers every part of the paper's model.
 
-    The embeddings, the scale, the positions, and the output layer are written out around nn.Transformer.
+    nn.Transformer lacks embeddings, the scale, positions, and the output layer, so the test adds them around it.
     """
     ours = randomize(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
@@ -453,7 +453,7 @@ def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
 
 
 def test_a_sequence_of_max_length_is_the_longest():
-    """One more token, on either side, must raise an error that names both numbers."""
+    """One more token on either side must cause an error, whose message states both numbers."""
     model = Transformer(small_config(max_length=6)).eval()
     fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
     assert model(fits, fits).shape == (1, 6, TARGET_VOCAB)

@@ -55,7 +55,7 @@ def boxes(figure) -> dict[str, list]:
 
 
 def shapes(figure) -> list[list[str]]:
-    """Return the scores and the tokens, which are drawn as shapes, row by row and from left to right."""
+    """Return the scores and the tokens (both are drawn as shapes), ordered by row and then from left to right."""
     found = []
     for drawn in figure.findobj(PathCollection):
         if drawn.get_gid():

@@ -58,7 +58,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_picture_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch):
-    """A full disk must not destroy the figure of the previous run."""
+    """A full disk must not destroy the previous run's figure."""
     save_figure(new_picture("nothing", 1, 1), tmp_path / "map.png")
     before = (tmp_path / "map.png").read_bytes()
 
@@ -81,7 +81,7 @@ def test_a_notebook_shows_the_picture_with_its_alternative_text():
 
 
 def as_shown(figure, page):
-    """Return the pixels of a figure as a notebook shows it on a gray page."""
+    """Return a figure's pixels as they would appear in a notebook on a gray page."""
     from PIL import Image
 
     with Image.open(io.BytesIO(base64.b64decode(as_png(figure)))) as image:

@@ -10,7 +10,7 @@ KINDS = {"attention": "attention", "feed_forward": "feed-forward", "norm": "norm
 
 @pytest.mark.parametrize("options", [{}, {"norm_first": True}, {"tie": True}])
 def test_shares_are_those_of_the_built_model(options):
-    """If a norm were counted as attention, the figure would be wrong although the total is right."""
+    """If a norm were counted as attention, the figure would be wrong even though the total is right."""
     config = TransformerConfig(11, 11, d_model=8, n_heads=2, n_layers=3, d_ff=20, **options)
     counted = dict.fromkeys([*KINDS.values(), "embeddings and output"], 0)
     for name, parameter in Transformer(config).named_parameters():

@@ -59,7 +59,7 @@ def test_every_trial_with_a_bleu_is_a_line(trials, cut_off):
 
 
 def test_axes_are_as_long_as_the_range_that_was_searched(trials, cut_off):
-    """If axes were fitted to the trials, the best one could seem to be at the end of the range that was searched."""
+    """If the axes were fitted to the trials, the best trial could seem to be at the end of the range searched."""
     plan = Plan(base_preset())
     figure = draw_parallel(trials, plan)
     texts = {text.get_text() for text in figure.axes[0].texts}

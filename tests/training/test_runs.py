@@ -123,7 +123,7 @@ trainer.train(preset, sys.argv[2], on_log=on_log)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
 @pytest.mark.parametrize("where", ["in the middle of epoch 2", "between the two files of epoch 2"])
 def test_a_killed_run_that_is_resumed_equals_the_uninterrupted(where, tiny_preset, finished_run, tmp_path):
-    """If moments, the step, the batch order, or random numbers were not restored, the weights would differ."""
+    """Moments, the step count, the batch order, or random states that are not restored would change the weights."""
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", CHILD, json.dumps(asdict(tiny_preset)), str(folder), where]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -239,7 +239,7 @@ def test_a_model_too_large_for_the_memory_is_one_line(tiny_preset, tmp_path):
 
 
 def test_a_run_does_not_go_on_with_other_validation_pairs(tiny_preset, finished_run, tiny_corpus, tmp_path):
-    """Validation pairs decide which weights are kept, so epochs would be compared on different sentences."""
+    """Validation pairs decide which weights are kept. If they changed, epochs couldn't be compared with each other."""
     shutil.copytree(tiny_corpus, tmp_path / "corpus")
     lines = (tiny_corpus / "val.en").read_text(encoding="utf-8").splitlines()
     (tmp_path / "corpus" / "val.en").write_text("".join(f"{line}\n" for line in reversed(lines)), encoding="utf-8")

@@ -117,7 +117,7 @@ def test_processes_share_a_batch_without_loss_or_repetition():
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
-    """One step with a NaN turns every weight into NaN, and nothing worth saving would be left."""
+    """A single step with a NaN would turn every weight into NaN and leave nothing worth saving."""
     model, preset = tiny_model(), replace(PRESET, optimizer=optimizer, weight_decay=0.1)
     sources, targets = sentences(6)
     bad, good = one_batch([[3, 2]], [[1, 3, 2]]), one_batch(sources, targets)

@@ -273,7 +273,7 @@ def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any
 def new_finalist(studies: dict[str, "Study"], plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the hyperparameters of one of the best trials and the attributes of its next repetition, or None if done.
 
-    On average, a selected trial's score is too high, because the trial was selected for it. That is why each trial is
+    On average, a selected trial's score is too high, because the trial was selected for it. That is why the trial is
     repeated with new seeds.
     """
     complete = [trial for trial in studies["trials"].get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]

@@ -233,7 +233,7 @@ class _Search:
         return any(self._is_clue(wrong, check) for check in self.informative[:MOST_CHECKS])
 
     def _fit_together(self, pair: _Pair, most_checks: int) -> bool:
-        """Return whether each failed check shows at least one of the two mistakes, and agrees with it if it shows one."""
+        """Return whether at least one of the two shows in each failed check. If just one does, it must agree there."""
         for check in self.failed[:most_checks]:
             visible = [candidate.wrong for candidate in pair if self.reference.is_symptom(candidate.wrong, check)]
             if not visible or (len(visible) == 1 and not self._agreement(visible[0], check)):

@@ -107,7 +107,7 @@ def train(
     preset = find_preset(preset) if isinstance(preset, str) else preset
     output = Path(output)
     # By default, oneDNN caches the last 1,024 kernels, one for each shape. They would take up a third of a run's
-    # memory, although batches rarely have the same shape.
+    # memory, even though batches rarely have the same shape.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     where = choose_device(device)
     workers = join_workers(where)

@@ -100,7 +100,7 @@ def crowded(notebook: Notebook) -> bytes:
 
 
 def lone_surrogates(notebook: Notebook) -> bytes:
-    """Return the notebook with text in an answer that JSON can represent but UTF-8 cannot."""
+    """Return the notebook with an answer that contains text that JSON can represent but UTF-8 cannot."""
     _of(notebook, "causal_mask")["source"] += "\nx = '\ud800 \udfff'"
     return json.dumps(notebook).encode()
 

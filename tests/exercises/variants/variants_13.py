@@ -33,7 +33,7 @@ def by_running_mean(checkpoints):
 
 
 def by_copy_and_in_place(state_dicts):
-    """Average in place, but in copies of the tensors."""
+    """Copy the tensors first, and then average in place on the copies."""
     first, *others = state_dicts  # raises a ValueError if there are none
     for other in others:
         if list(other) != list(first):

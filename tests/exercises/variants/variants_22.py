@@ -72,7 +72,7 @@ def search_by_best_score(sample, train, trials, startup=5, warmup=1):
 
 
 def best_by_all_draws(values, n):
-    """Average the best of every way to sample n runs, or use the formula where there are too many ways."""
+    """Average the best score over every possible sample of n runs, or use the formula if there are too many samples."""
     if not len(values) or n <= 0:
         raise ValueError("nothing to choose from")
     if len(values) ** n > 5000:
@@ -88,7 +88,7 @@ def best_by_numpy(values, n):
 
 
 def best_by_steps(values, n):
-    """Start with the smallest value and add each step to the next, times the probability of exceeding the lower one."""
+    """Start with the smallest value, and add each step up, times the probability that the best is above the step."""
     ordered = sorted(values)
     if not ordered or n < 1:
         raise ValueError("no runs")
