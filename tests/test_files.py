@@ -1,4 +1,4 @@
-"""Without these tests, a crash could leave a half-written gradebook, or a link could redirect a report to another place."""
+"""Without these tests, a crash could leave a half-written gradebook, or a link could redirect a report elsewhere."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Without these tests, students' notebooks would stay in /tmp after a crash, or one run would delete another's files."""
+"""Without these tests, students' notebooks could stay in /tmp after a crash, or a run could delete another's files."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Without these tests, an interval could be too narrow for its confidence level, or a best of n could be too optimistic."""
+"""Without these tests, an interval could be too narrow for its confidence level, or an expected best too optimistic."""
 
 import itertools
 import math

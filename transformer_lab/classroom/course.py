@@ -1,4 +1,4 @@
-"""The released course: its notebooks and the exercises in them."""
+"""The released course: its notebooks and their exercises."""
 
 import copy
 from functools import cache, cached_property

@@ -551,7 +551,10 @@ def masked_cache_inputs(sampler: InputSampler) -> dict:
 
 
 def siblings_inputs(sampler: InputSampler) -> dict:
-    """Return two steps of two tokens. The first two don't see each other; the others also see one of the first two."""
+    """Return two steps of two tokens each.
+
+    The first two tokens don't see each other. Each of the others sees itself and one of the first two.
+    """
     mask = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
     return cache_inputs(sampler, 1, 4, 6, 2) | {"mask": mask}
 
