@@ -142,7 +142,7 @@ class RecurrentEncoder(nn.Module):
 class AttentionDecoder(nn.Module):
     """A GRU that attends to the memory before every word (Bahdanau et al. 2015, section 3.1 and appendix A.2.2).
 
-    Before the output layer, the paper has a maxout of the state before the step. Here it is a tanh of the new state.
+    Where this class applies a tanh to the new state, the paper applies a maxout to the state from before the step.
     """
 
     def __init__(self, vocab_size: int, d_model: int, dropout: float = 0.0, pad_id: int = 0) -> None:

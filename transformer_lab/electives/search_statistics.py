@@ -8,7 +8,7 @@ import numpy as np
 
 
 def expected_best(values: Sequence[float], n: int) -> float:
-    """Return the mean of the best of `n` runs, if each run is like a random one of those measured.
+    """Return the expected best of `n` runs, assuming that each is sampled at random from the measured runs.
 
     Dodge et al. 2019 ("Show Your Work", section 3.1): the n runs are sampled from the N `values` with replacement, so
     the best of them is at most the i-th smallest value with probability (i / N) ** n.
