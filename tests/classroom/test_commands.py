@@ -1,4 +1,4 @@
-"""Without these tests, `transformer-lab release` and `grade` could do the wrong thing or show a traceback after a typo."""
+"""Without these tests, `release` and `grade` could do the wrong thing or answer a typo with a traceback."""
 
 import io
 import json

@@ -57,7 +57,7 @@ def test_a_report_loses_nothing_on_the_page(number, entry):
 
 
 def test_what_was_received_is_aligned_with_what_was_expected():
-    """Reports are 80 columns wide, so of two wide tables, one is printed below the other, after an empty line."""
+    """Reports are 80 columns wide, so two wide tables are printed one above the other, separated by an empty line."""
     report = "x: failed\n\n    f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4\n\nThe end."
     parts = parts_of_report(ExerciseResult("softmax", "failed", 0.0, 1.0, report=report))
     listing = "f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4"

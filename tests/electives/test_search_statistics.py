@@ -14,7 +14,7 @@ from transformer_lab.electives.search_statistics import correlation_interval, ex
 @pytest.mark.parametrize("values", [[34.0, 30.0, 32.0], [1.5, -2.0, 1.5, 7.0]])
 @pytest.mark.parametrize("n", [1, 2, 4, 6])
 def test_the_expected_best_is_the_mean_over_all_samples(values, n):
-    """By definition, it is the mean of the best run over all possible samples of n runs, taken with replacement."""
+    """The expected best is, by definition, the mean of the best run over all samples of n runs with replacement."""
     assert expected_best(values, n) == pytest.approx(mean(max(draw) for draw in itertools.product(values, repeat=n)))
 
 

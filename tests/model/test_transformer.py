@@ -453,7 +453,7 @@ def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
 
 
 def test_a_sequence_of_max_length_is_the_longest():
-    """One more token on either side must cause an error, whose message states both numbers."""
+    """Adding one more token on either side must raise an error that states both numbers."""
     model = Transformer(small_config(max_length=6)).eval()
     fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
     assert model(fits, fits).shape == (1, 6, TARGET_VOCAB)

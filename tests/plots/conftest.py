@@ -56,7 +56,7 @@ def untrained_translator():
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_open():
-    """Assert that pyplot keeps no figure, because such a figure uses memory and is shown twice in a notebook."""
+    """Assert that pyplot keeps no figure, because such a figure would use memory and appear twice in a notebook."""
     yield
     import matplotlib.pyplot as plt
 

@@ -193,7 +193,7 @@ def _line_of_magic(before: str, command: str, code: str) -> tuple[str, str]:
 @lru_cache(maxsize=2)  # only the last two, because trees are large and each is needed twice in a row
 def _tree(text: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings(action="ignore"):  # such as a warning about `"\d"` in the student's text
+        with warnings.catch_warnings(action="ignore"):  # such as the warning about `"\d"` in the student's text
             return ast.parse(text)
     except UNREADABLE:
         return None

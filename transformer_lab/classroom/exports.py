@@ -149,7 +149,7 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
             out. So are students who share a number, because the number doesn't tell whose page it is.
 
     Returns:
-        The bytes of the zip, which are the same for the same pages, or no bytes if no student is left.
+        The zip's bytes (the same pages always yield the same bytes), or no bytes if no student is left.
     """
     students = {number: names[0] for number, names in moodle_numbers(submitted).items() if len(names) == 1}
     file = io.BytesIO()

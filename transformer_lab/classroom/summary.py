@@ -142,7 +142,7 @@ def _statistics(points: Sequence[float], possible: float) -> dict[str, float]:
 
 
 def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
-    """Return a chart of the known mistakes and who made each, most common first, or nothing if none was recognized."""
+    """Return the known mistakes and who made them, most common first, with a chart, or nothing if there were none."""
     made: dict[tuple[str, str], list[str]] = {}
     for student, result in results:
         for slug in result.misconceptions:

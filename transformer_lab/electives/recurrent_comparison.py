@@ -67,7 +67,7 @@ def contenders(
     """Return three recurrent translators and a Transformer with the same tokens, batches, and number of updates.
 
     Args:
-        preset: The Transformer's preset. The recurrent models use it with one layer and the next two arguments.
+        preset: The Transformer's preset. The recurrent models use it with one layer, `d_model`, and `peak_rate`.
         d_model: Width of the recurrent models, chosen so that they have about as many parameters as the Transformer.
         peak_rate: Peak learning rate of the recurrent models.
         attention: Builds the recurrent translator with attention; the other two differ from it only in the context.

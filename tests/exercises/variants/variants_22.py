@@ -88,7 +88,10 @@ def best_by_numpy(values, n):
 
 
 def best_by_steps(values, n):
-    """Start with the smallest value, and add each step up, times the probability that the best is above the step."""
+    """Start with the smallest value, and add each step to the next value, weighted by a probability.
+
+    It is the probability that the best run exceeds the value below the step.
+    """
     ordered = sorted(values)
     if not ordered or n < 1:
         raise ValueError("no runs")
