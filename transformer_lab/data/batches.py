@@ -82,7 +82,7 @@ def bucketed_batches(
     batches are in random order, so every epoch is different. Without one, the order is always the same: by length.
 
     Raises:
-        ValueError: The numbers of sources and targets differ, or a sentence is longer than `max_tokens`.
+        ValueError: `sources` and `targets` differ in length, or a sentence is longer than `max_tokens`.
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources but {len(targets)} targets: each source needs a target")

@@ -64,6 +64,6 @@ def chinese_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
         A score from 0 to 100, the same as sacreBLEU's with `tokenize="zh"` and `smooth_method="none"`.
 
     Raises:
-        ValueError: The numbers of hypotheses and references differ.
+        ValueError: `hypotheses` and `references` differ in length.
     """
     return bleu([split_chinese(text) for text in hypotheses], [split_chinese(text) for text in references])

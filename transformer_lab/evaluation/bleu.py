@@ -18,7 +18,7 @@ def ngram_precision(hypotheses: Sequence[Sequence[str]], references: Sequence[Se
         reference. If the hypotheses have no n-grams at all, the result is 0.0.
 
     Raises:
-        ValueError: The numbers of hypotheses and references differ.
+        ValueError: `hypotheses` and `references` differ in length.
     """
     matches = total = 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -57,7 +57,7 @@ def bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]
         any of the four precisions is 0.
 
     Raises:
-        ValueError: The numbers of hypotheses and references differ.
+        ValueError: `hypotheses` and `references` differ in length.
     """
     precisions = [ngram_precision(hypotheses, references, n) for n in range(1, 5)]
     if min(precisions) == 0.0:

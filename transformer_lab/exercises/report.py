@@ -135,7 +135,7 @@ class Report:
                 f'<td style="{_CELL}">{prose(check.name)}</td><td style="{_CELL}">{prose(check.says)}</td></tr>'
                 for check in self.checks
             )
-            titles = ("result", "check", "what was seen")
+            titles = ("result", "check", "what happened")
             head = "".join(f'<th scope="col" style="{_CELL}">{title}</th>' for title in titles)
             table = f'<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
             parts.append(

@@ -49,7 +49,7 @@ def attention_heatmap(
         The axes. Their `figure` is the whole picture.
 
     Raises:
-        InputError: The numbers of tokens do not match the shape of the weights.
+        InputError: The weights have a different shape from `(query tokens, key tokens)`.
     """
     if isinstance(weights, Tensor):
         weights = weights.detach().float().cpu().numpy()
