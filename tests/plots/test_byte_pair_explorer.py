@@ -84,7 +84,7 @@ def test_punctuation_marks_are_words_of_their_own():
     [
         ({"steps": [13]}, "there is no step 13: give a number from 0 to 12"),
         ({"sentences": {"German": "  "}}, "the German text is blank"),
-        ({"sentences": {"German": "a" * 301}}, "has 301 characters: give 300 at most"),
+        ({"sentences": {"German": "a" * 301}}, "has 301 characters: give at most 300"),
         ({"sentences": {"French": "un chien"}}, "word_counts has no French"),
         ({"word_counts": {"German": {}, "English": {"a": 1}}}, "word_counts is empty"),
     ],
@@ -105,7 +105,7 @@ def explorer():
 
 
 def test_every_control_draws_what_it_says(explorer):
-    assert "after 0 merges the German text has 9 symbols for 2 words" in explorer.picture.value
+    assert "after 0 merges, the German text has 9 symbols for 2 words" in explorer.picture.value
     explorer.on.click()
     assert explorer.slider.value == 1
     assert "after 1 merge the" in explorer.picture.value
@@ -114,7 +114,7 @@ def test_every_control_draws_what_it_says(explorer):
     assert explorer.slider.value == 0
     explorer.slider.value = len(MERGES)
     symbols = len(as_shown(["ein", "Hund"], len(MERGES)))
-    assert f"after {len(MERGES)} merges the German text has {symbols} symbols for 2 words" in explorer.picture.value
+    assert f"after {len(MERGES)} merges, the German text has {symbols} symbols for 2 words" in explorer.picture.value
     explorer.on.click()
     assert explorer.slider.value == len(MERGES)
     explorer.german.value = "Hund"

@@ -172,7 +172,7 @@ class _Worker:
         try:
             if self.connection.poll():
                 return self.connection.recv()
-            state, report = "timed out", "The notebook's time limit ran out."
+            state, report = "timed out", "The notebook reached its time limit."
         except (OSError, EOFError):
             lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
             reason = lines[-1][:300] if lines else "its process was ended."

@@ -73,7 +73,7 @@ class SubmissionRun:
         """
         left = self.seconds_left()
         if left <= 0:
-            raise KernelEnded("time", "the notebook's time limit ran out")
+            raise KernelEnded("time", "the notebook reached its time limit")
         return min(self.limits.cell_seconds, left)
 
     def kernel_after(self, cells: range) -> Kernel:
@@ -264,7 +264,7 @@ class GradedExercise(pytest.Item):
             state, reason = run.failures.get(run.cell_of(self.name)) or _not_checked(ended)
             return ExerciseResult.without_points(self.exercise, state, f"`{self.name}` was not scored: {reason}.")
         if run.seconds_left() <= 0:
-            report = "The notebook's time limit ran out before this could be scored."
+            report = "The notebook reached its time limit before this could be scored."
             return ExerciseResult.without_points(self.exercise, "timed out", report)
         return self._score_in(kernel)
 

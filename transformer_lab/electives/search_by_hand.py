@@ -35,8 +35,8 @@ def random_search(
         warmup: At least 0.
 
     Returns:
-        One tuple per trial, in order: `(hyperparameters, curve, pruned)`. `curve` is the list of its scores, including
-        the one that it was pruned for.
+        One tuple per trial, in order: `(hyperparameters, curve, pruned)`. `curve` is the list of its scores, up to
+        and including the one that got it pruned.
     """
     results = []
     for _ in range(trials):

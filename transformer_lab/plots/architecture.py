@@ -43,9 +43,9 @@ def draw_architecture(highlight: Collection[int] = ()) -> Figure:
     words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} highlighted" if highlight else ""
     text = (
         f"The Transformer{words}. On the left, the encoder: embedding and position, then a stack of layers of "
-        "multi-head attention and feed-forward, each followed by add and norm. On the right, the decoder: the same "
-        "with masked self-attention, followed by cross-attention to the encoder's output; then a linear layer and "
-        "softmax yield the next word."
+        "multi-head attention and feed-forward, each followed by add and norm. On the right, the decoder: it has the "
+        "same structure, except that its self-attention is masked and is followed by cross-attention to the encoder's "
+        "output. A linear layer and a softmax then predict the next word."
     )
     figure = new_picture(text, 7.6, 7.2)
     axes = figure.subplots()

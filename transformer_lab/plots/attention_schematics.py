@@ -59,10 +59,10 @@ def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]
 def draw_attention_steps() -> Figure:
     """Draw scaled dot-product attention (section 3.2.1) as five steps on small matrices, from queries to output."""
     text = (
-        "Scaled dot-product attention in five steps. Compare: queries of shape query by d_k times transposed keys, d_k "
-        "by key, give scores of shape query by key. Scale: divide by the square root of d_k. Mask: hide some scores. "
-        "Softmax: each row becomes weights that add up to 1. Mix: weights times values, key by d_v, give the output, "
-        "query by d_v."
+        "Scaled dot-product attention in five steps. Compare: multiply the queries (query × d_k) by the transposed "
+        "keys (d_k × key) to get the scores (query × key). Scale: divide by the square root of d_k. Mask: hide some "
+        "scores. Softmax: turn each row into weights that add up to 1. Mix: multiply the weights by the values (key × "
+        "d_v) to get the output (query × d_v)."
     )
     figure = new_picture(text, 9.6, 5.0)
     axes = _blank_axes(figure, 28.8, 15.0)
@@ -126,8 +126,8 @@ def draw_multi_head_steps() -> Figure:
     """Draw multi-head attention (section 3.2.2, figure 2), with the function and output shape of each step."""
     text = (
         "Multi-head attention, from bottom to top. Query, key, and value each go through a linear layer: w_q, w_k, "
-        "w_v. split_heads splits each result into heads. Every head attends on its own. combine_heads puts the heads "
-        "side by side again, and a final linear layer, w_o, gives the output."
+        "or w_v. split_heads splits each result into heads. Each head computes its own attention. combine_heads puts "
+        "the heads side by side again, and a final linear layer, w_o, produces the output."
     )
     figure = new_picture(text, 8.4, 5.6)
     axes = _blank_axes(figure, 12.6, 8.4)

@@ -231,7 +231,7 @@ def _in_words(tree: SearchTree, names: Sequence[str], alpha: float, step: int, a
     if greedy:
         line, texts = greedy
         end = line.beams[-1][0]
-        text += f" Greedy decoding gives {written(line, texts, end)} with {line.nodes[end].score:.2f}."
+        text += f" Greedy decoding gives {written(line, texts, end)} with log-probability {line.nodes[end].score:.2f}."
     return text
 
 

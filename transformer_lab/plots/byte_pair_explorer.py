@@ -133,7 +133,7 @@ def _draw(
             words = [_symbols_after(step, word, merges) for word in _words(language, text)]
             rows.append((language, words))
             symbols, cut = plural(sum(map(len, words)), "symbol"), plural(len(words), "word")
-            spoken.append(f"after {plural(step, 'merge')} the {language} text has {symbols} for {cut}")
+            spoken.append(f"after {plural(step, 'merge')}, the {language} text has {symbols} for {cut}")
         blocks.append((step, rows))
 
     lines = sum(1 + sum(len(_wrapped(words)) for _, words in rows) for _, rows in blocks)
@@ -153,7 +153,7 @@ def _draw(
 
 def _words(language: str, text: str) -> list[str]:
     if len(text) > MOST_CHARACTERS:
-        raise InputError(f"the {language} text has {len(text)} characters: give {MOST_CHARACTERS} at most")
+        raise InputError(f"the {language} text has {len(text)} characters: give at most {MOST_CHARACTERS}")
     words = cut_into_words(text)
     if not words:
         raise InputError(f"the {language} text is blank: type a word or two")
@@ -197,7 +197,7 @@ def _draw_text(axes: Axes, blocks: Sequence[tuple[int, list]], merges: Merges, l
     line = 0
     for step, rows in blocks:
         made = "".join(merges[step - 1]) if step else None
-        title = f"no merge yet: characters, and {SHOWN_END} for the end of a word"
+        title = f"no merges yet: characters, with {SHOWN_END} at the end of each word"
         if step:
             title = f"{plural(step, 'merge')}, the last one {' + '.join(map(_shown, merges[step - 1]))}"
         axes.text(-LABEL_COLUMNS, line + 0.5, title, va="center", weight="bold", fontsize=10, parse_math=False)

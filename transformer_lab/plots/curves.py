@@ -98,7 +98,7 @@ def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure
             ]
             axes.plot(*zip(*points, strict=True) if points else ([], []), **look)
         words.append(f"{name}: {_where_it_came_to(epochs)}")
-    figure.set_label("Several training runs, by epoch and by minutes. " + " ".join(words))
+    figure.set_label("Several training runs, plotted against epochs and against minutes. " + " ".join(words))
     for axes, title, label in (
         (loss, "Validation loss (nats per token)", "epoch"),
         (bleu, "Validation BLEU (greedy)", "epoch"),

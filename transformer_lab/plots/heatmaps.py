@@ -318,7 +318,7 @@ def _draw_all_heads(
     step_x, step_y = map_width + max(0.15, 0.55 - map_width), map_height + 0.35
     left, below = label_length(queries, cell) + 0.5, label_length(keys, cell) + 0.5
     width, height = left + columns * step_x + 1.0, below + rows * step_y + 0.45
-    axes_in_words = f"Rows are {languages[0]} tokens, columns {languages[1]} tokens."
+    axes_in_words = f"Rows are {languages[0]} tokens, and columns are {languages[1]} tokens."
     figure = new_picture(f"Heat maps of {heads} heads side by side: {title}. {axes_in_words}", width, height)
     figure.set_layout_engine("none")
     for head in range(heads):

@@ -79,7 +79,7 @@ def draw_masks(
     gives = "give" if len(made_of) == 2 else "gives"
     shape = f"{' and '.join(made_of)} {gives} {tuple(mask.shape)}" if made_of else "no mask: every word sees every word"
     hidden = " and ".join(name for name, on in (("padding", padding), ("the future", causal)) if on) or "nothing"
-    text = f"The masks of two sentences, words on both axes; rows are queries, columns are keys. Hidden: {hidden}."
+    text = f"Masks of two sentences, with words on both axes. Rows are queries and columns are keys. Hidden: {hidden}."
     return _draw_tables(mask, words, ("first sentence", "second sentence"), shape, text)
 
 
@@ -91,7 +91,9 @@ def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequ
         sentences: The words of each sentence, all padded to the same length.
         titles: The title of each sentence's mask.
     """
-    text = f"Masks with words on both axes: {', '.join(titles)}. Rows are queries, columns are keys; a dot means True."
+    text = (
+        f"Masks with words on both axes: {', '.join(titles)}. Rows are queries and columns are keys. A dot means True."
+    )
     return _draw_tables(mask, sentences, titles, "", text)
 
 

@@ -71,8 +71,8 @@ def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> Figure:
     """
     similarity = encoding @ encoding.T  # (position, position)
     figure = new_picture(
-        f"Dot products of the encodings of positions {', '.join(map(str, positions))} with all others: equal peaks, "
-        "each at its own position, that fall off in the same way on both sides.",
+        f"Dot products of the encodings of positions {', '.join(map(str, positions))} with all others. The curves "
+        "have equal peaks, each at its own position, and fall off in the same way on both sides.",
         8,
         3,
     )
@@ -168,10 +168,10 @@ def draw_norm_runs(runs: Mapping[tuple[str, str], tuple[Sequence[float], Sequenc
         guessing: The loss of a model that guesses, in nats.
     """
     figure = new_picture(
-        "Left and middle, the loss: post-norm without warm-up gets stuck not far below the loss you'd get by "
-        "guessing, while the other three runs fall to nearly 0. Right, gradient norms by depth in the last step: for "
-        "post-norm without warm-up they shrink by orders of magnitude from top to bottom; for the others they're "
-        "similar everywhere.",
+        "On the left and in the middle is the loss. Post-norm without warm-up gets stuck not far below the loss you'd "
+        "get by guessing, while the other three runs fall to nearly 0. On the right are the gradient norms by depth in "
+        "the last step. For post-norm without warm-up, they shrink by orders of magnitude from top to bottom; for the "
+        "others, they're similar everywhere.",
         11,
         3.5,
     )
@@ -209,8 +209,9 @@ def draw_growth(post: Sequence[float], pre: Sequence[float], after_last_norm: fl
         after_last_norm: The value for pre-norm after the last norm.
     """
     figure = new_picture(
-        f"Root mean square of the features by depth in {len(pre) - 1} layers. Post-norm stays at 1. Pre-norm grows "
-        "with every layer, close to the square root of 1 + n, and the last norm brings it back to 1.",
+        f"Root mean square of the features by depth in {len(pre) - 1} layers. With post-norm, it stays at 1. With "
+        "pre-norm, it grows with every layer, roughly as the square root of 1 + n, and the last norm brings it back to "
+        "1.",
         7.6,
         3.2,
     )
@@ -242,8 +243,8 @@ def draw_embedding_scale(words: Mapping[str, Tensor], positions: Tensor) -> Figu
     deviations = {name: entries.std().item() for name, entries in words.items()}
     listed = ", ".join(f"{deviation:.2f} for {name}" for name, deviation in deviations.items())
     figure = new_picture(
-        "Histograms of the entries of scaled word embeddings over those of the positional encodings "
-        f"({positions.std():.2f}). The standard deviations of the words are {listed}.",
+        "Histograms of the entries of scaled word embeddings, drawn over a histogram of the positional encodings. The "
+        f"standard deviation of the encodings is {positions.std():.2f}; those of the embeddings are {listed}.",
         9.5,
         2.9,
     )

@@ -46,7 +46,9 @@ def draw_next_token(
     if temperature < 0:
         raise InputError(f"temperature is {temperature}, but must not be negative")
     if logits.shape != (len(names),):
-        raise InputError(f"logits of shape {tuple(logits.shape)}, but {len(names)} names: give one row, and all names")
+        raise InputError(
+            f"logits of shape {tuple(logits.shape)}, but {len(names)} names: give one row, with a name for each"
+        )
     logits = logits.detach().cpu()
     probabilities = logits.softmax(dim=-1)
     if temperature == 0:
@@ -63,8 +65,9 @@ def draw_next_token(
     settings += "" if top_p is None else f", top-p {top_p:g}"
     likeliest = ", ".join(f"{names[token]} {drawn_from[token]:.2f}" for token in order[:3].tolist())
     figure = new_picture(
-        f"Bars of the {len(order)} most probable next tokens, with the model's probabilities and those after "
-        f"{settings}: {possible} of {len(names)} can be sampled; the first three are {likeliest}.",
+        f"Bars of the {len(order)} most probable next tokens, with the model's probabilities and the ones after "
+        f"{settings}. {possible} of {len(names)} tokens can be sampled; the first three now have these probabilities: "
+        f"{likeliest}.",
         9.5,
         3.4,
     )

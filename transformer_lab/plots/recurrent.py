@@ -32,9 +32,9 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> F
         f"At the bottom, the encoder reads {' '.join(source)} in both directions: each word has a state, and arrows "
         f"connect the states to the right and to the left. At the top, the decoder writes {' '.join(target)}, with one "
         f"state per word. For each word, it reads the previous one: <bos> for the first, {target[0]} for the second. "
-        f"The state before {target[1]} is the query, compared with all of the encoder's states. The resulting context "
-        "is an input to both the next state and the prediction. The initial state comes from the encoder and has "
-        "already served as the query for its own context."
+        f"The state before {target[1]} is the query, which is compared with all of the encoder's states. The resulting "
+        "context is an input to both the next state and the prediction. The initial state comes from the encoder; it "
+        "has already served as the query for the first word's context."
     )
     figure = new_picture(text, 9, 4.1)
     axes = figure.subplots()
@@ -169,7 +169,7 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> Figure:
         + ", ".join(f"{group['bleu']:.1f} on sentences of {group['words']} words" for group in result["bleu_by_length"])
         for name, result in results.items()
     )
-    figure = new_picture(f"BLEU by the length of the source. {scores_in_words}.", 8.5, 3.3)
+    figure = new_picture(f"BLEU by the length of the source sentence. {scores_in_words}.", 8.5, 3.3)
     axes = figure.subplots()
     others = iter(LOOKS)
     for name, result in results.items():
@@ -195,7 +195,9 @@ def draw_reach(reaches: Mapping[str, Sequence[float]]) -> Figure:
         f"{sizes[-1] / sizes[0]:.2g} {len(sizes) - 1} positions earlier"
         for name, sizes in reaches.items()
     )
-    figure = new_picture(f"Size of the gradient by distance, relative to that at the word itself. {shares}.", 7.5, 3.0)
+    figure = new_picture(
+        f"Gradient size by distance, as a fraction of its size at the word itself. {shares}.", 7.5, 3.0
+    )
     axes = figure.subplots()
     for (name, sizes), (color, line, mark) in zip(reaches.items(), (LOOKS[0], LOOKS[3], LOOKS[1]), strict=False):
         axes.semilogy([size / sizes[0] for size in sizes], line, marker=mark, color=color, markersize=4, label=name)

@@ -27,8 +27,9 @@ def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> Figure:
         ("weights", masked.softmax(-1), "{:.2f}"),
     ]
     figure = new_picture(
-        f"Four tables from left to right, rows are queries and columns are keys ({', '.join(words)}): the scores, the "
-        "mask, the scores with minus infinity wherever the mask is False, and the weights, which are 0 there.",
+        f"Four tables whose rows are queries and whose columns are keys ({', '.join(words)}). From left to right: the "
+        "scores, the mask, the scores with minus infinity wherever the mask is False, and the weights, which are 0 "
+        "there.",
         9.6,
         2.9,
     )
@@ -71,8 +72,8 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
     """
     titles = ("row of the table × √d_model", "position", "input of the first layer")
     figure = new_picture(
-        "Three tables of numbers with one row per word: the word's row of the table times the square root of d_model, "
-        "plus its position, equals the input of the first layer.",
+        "Three tables of numbers, one row per word: take the word's row from the embedding table, multiply it by the "
+        "square root of d_model, and add the encoding of its position to get the input of the first layer.",
         9.6,
         2.6,
     )
@@ -113,9 +114,9 @@ def draw_cache(words: Sequence[str]) -> Figure:
     n = len(words)
     counts = {"without a cache": n * (n + 1) // 2, "with a cache": n}
     figure = new_picture(
-        f"Two staircases of squares, a row for each of {n} decoding steps and a column for each token read so far. "
-        f"Without a cache, all {counts['without a cache']} squares are computed. With a cache, only the last square of "
-        f"each row is computed, {n} in all, and the others are read from the cache.",
+        f"Two staircases of squares, with a row for each of {n} decoding steps and a column for each token read so "
+        f"far. Without a cache, all {counts['without a cache']} squares are computed. With a cache, only the last "
+        f"square of each row is computed, {n} in all, and the others are read from the cache.",
         8.4,
         0.42 * n + 1.0,
     )
@@ -209,7 +210,7 @@ def _stream(axes: Axes, norm_first: bool) -> None:
             _block(axes, plus + 0.62, 0, 0.52, 1.25, "norm", "#fff7d6", rotation=90)
     if norm_first:
         _block(axes, 17.4, 0, 0.52, 1.25, "norm", "#fff7d6", rotation=90)
-        text = "The stream is a running sum. Sublayers read a normalized copy of it and add what they computed."
+        text = "The stream is a running sum. Each sublayer reads a normalized copy of it and adds its result."
     else:
         text = "Every addition is followed by a norm, so whatever travels along the stream is rescaled at each step."
     write(axes, 8.6, -1.6, text, fontsize=10, color="0.2")
@@ -240,7 +241,7 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
     figure = new_picture(
         f"One {'decoder' if memory else 'encoder'} layer over the words {', '.join(words)}, from bottom to top. "
         + " ".join(f"{row.capitalize()}: {notes[row]}.".replace("\n", " ") for row in rows)
-        + " After each, the result is added to the word's own line and normalized.",
+        + " After each of them, the result is added to the word's own line, and the sum is normalized.",
         8.4,
         1.0 + 1.25 * len(rows),
     )
@@ -310,9 +311,9 @@ def draw_training_loop() -> Figure:
     """Draw the training loop (section 5): from a batch to the loss, and from the loss to new weights."""
     figure = new_picture(
         "A loop of boxes: shift_target splits a batch into the decoder's input and the labels; the Transformer turns "
-        "the input into logits; label_smoothing_loss compares them with the labels; backward turns the loss into a "
-        "gradient; the optimizer gives the Transformer new weights, with the learning rate of warmup_rate. Evaluate "
-        "looks at the Transformer from outside the loop.",
+        "the input into logits; label_smoothing_loss compares the logits with the labels; backward turns the loss into "
+        "a gradient; the optimizer gives the Transformer new weights, using the learning rate from warmup_rate. The "
+        "evaluate function looks at the Transformer from outside the loop.",
         9,
         3.2,
     )
@@ -344,7 +345,7 @@ def draw_next_token_questions(read: str, predicted: str, highlight: int) -> Figu
     figure = new_picture(
         f"{len(read)} characters in a row, and above each one the character that the model has to predict there: the "
         "next one in the text. Lines lead from each character to the predictions at its own position and at all later "
-        "positions, and to none before it.",
+        "positions, but not to any earlier ones.",
         8,
         2.9,
     )

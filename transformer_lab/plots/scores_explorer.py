@@ -41,7 +41,7 @@ def draw_scores(
     scores = (factor / math.sqrt(2) * (query_vector @ vectors.transpose(-2, -1)))[0, 0].tolist()
 
     gist = ", ".join(f"key {number} has weight {weight:.2f}" for number, weight in enumerate(weights, 1))
-    figure = new_picture(f"A query, its keys and the output as arrows; scores and weights as bars: {gist}.", 9.6, 3.9)
+    figure = new_picture(f"A query, its keys, and the output as arrows; scores and weights as bars: {gist}.", 9.6, 3.9)
     figure.set_layout_engine("none")  # a layout engine would take up half of the drawing time
     margins = {"left": 0.04, "right": 0.985, "bottom": 0.1, "top": 0.9, "wspace": 0.18}
     plane, score_axes, weight_axes = figure.subplots(1, 3, width_ratios=(1.35, 1, 1), gridspec_kw=margins)

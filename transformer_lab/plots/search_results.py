@@ -63,7 +63,7 @@ def draw_parallel(trials: DataFrame, plan: Plan | None = None) -> Figure:
     described = ", ".join(f"{NAMES[name]} {best[name]:.3g}" for name in HYPER_PARAMETERS)
     figure = new_picture(
         f"{len(scored)} trials, each a line through its heads, layers, peak learning rate, tokens per batch, "
-        f"dropout and smoothing to its BLEU. The best, with BLEU {best['bleu']:.1f}, has {described}.",
+        f"dropout, and smoothing to its BLEU. The best, with BLEU {best['bleu']:.1f}, has {described}.",
         10.5,
         3.8,
     )
@@ -288,7 +288,7 @@ def draw_expected_best(
         + " ".join(
             f"{name}: {curve[0]:.1f} for one run, {curve[-1]:.1f} for {longest}." for name, curve in curves.items()
         )
-        + f" From n = {half:g} on, which is half of the runs, it is too low.",
+        + f" From n = {half:g} on, which is half of the runs, the estimate is too low.",
         7,
         3.2,
     )
@@ -320,7 +320,7 @@ def draw_intervals(
         InputError: An argument is out of range.
     """
     if trials < 4 or abs(correlation) > 0.95 or searches < 1:
-        raise InputError(f"{trials} trials, a correlation of {correlation} and {searches} searches cannot be drawn")
+        raise InputError(f"{trials} trials, a correlation of {correlation}, and {searches} searches cannot be drawn")
     # Two normal variables with this Pearson correlation have the given rank correlation (Pearson 1907).
     straight = 2 * math.sin(math.pi * correlation / 6)
     draw, intervals = random.Random(trials), []

@@ -22,7 +22,7 @@ def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], ti
     rows, columns = len(ids), max(map(len, ids))
     figure = new_picture(
         f"{title}: a table with {rows} rows, one per sentence, and {columns} columns. Each cell has a token and "
-        "its ID; shorter rows end in gray cells, the padding.",
+        "its ID; shorter rows end in gray cells, which are padding.",
         min(11, 0.85 * columns),
         0.65 * rows + 0.35,
     )
@@ -68,8 +68,8 @@ def draw_padding(batches: Mapping[str, Sequence[int]]) -> Figure:
         batches: Maps the title of each batch to the lengths of its sentences, in tokens.
     """
     figure = new_picture(
-        "Batches with one row per sentence and one cell per position: dark cells are tokens, pale ones padding. "
-        + "; ".join(f"{name}: {_share(lengths):.0%} padding" for name, lengths in batches.items()),
+        "Batches with one row per sentence and one cell per position: dark cells are tokens, and pale ones are "
+        "padding. " + "; ".join(f"{name}: {_share(lengths):.0%} padding" for name, lengths in batches.items()),
         4.5 * len(batches),
         3.4,
     )

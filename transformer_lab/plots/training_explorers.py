@@ -46,7 +46,7 @@ def draw_warmup(
     rates = [factor * rate(step, d_model, warmup_steps) for step in steps]
     peak = max(range(len(steps)), key=rates.__getitem__)
     figure = new_picture(
-        f"The learning rate for a width of {d_model}, {warmup_steps} steps of warm-up and a factor of {factor:g}, up "
+        f"The learning rate for a width of {d_model}, {warmup_steps} steps of warm-up, and a factor of {factor:g}, up "
         f"to step {last}. Its peak is {rates[peak]:.2g} at step {steps[peak]}. The dashed line is the schedule of "
         "the paper's base model.",
         8,
@@ -121,13 +121,13 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
     leads = LEADS.tolist()
     (losses, gradients), (plain_losses, plain_gradients) = curves(smoothing, vocab), curves(0.0, vocab)
     best = min(range(len(losses)), key=losses.__getitem__)
-    at_best = f"is lowest, at {losses[best]:.2f}, where that logit is about {leads[best]:.1f} ahead, and grows beyond"
+    at_best = f"falls to {losses[best]:.2f}, where that logit is about {leads[best]:.1f} ahead, and then rises again"
     figure = new_picture(
-        f"Labels smoothed by {smoothing:g} over {vocab} tokens: the right token has {right:.3g}, each other one "
-        f"{each:.2g}. As the logit of the right token moves ahead, the loss "
+        f"Labels smoothed by {smoothing:g} over {vocab} tokens: the right token gets {right:.3g}, and each of "
+        f"the others gets {each:.2g}. As the logit of the right token moves ahead, the loss "
         + (at_best if smoothing else "falls toward 0")
         + "; the gradient of that logit "
-        + ("crosses 0 there." if smoothing else "goes to 0 and does not cross it."),
+        + ("crosses 0 there." if smoothing else "approaches 0 without crossing it."),
         10.5,
         3.2,
     )
