@@ -291,10 +291,10 @@ def about_processes(processes: Mapping[str, Any]) -> str:
     plan = [(n, f"{1000 * cost.seconds(n):.0f}", f"{cost.speed_up(n):.2f}") for n in PLANNED]
     return f"""## Two processes
 
-The `laptop` preset, {processes["model_parameters"]:,} parameters, in {processes["precision"]}; {processes["backend"]}
-sums the gradients, all on one machine. The three configurations take turns on the same batches, in
-{processes["rounds"]} rounds of {processes["updates_a_round"]} updates. The figures given are medians over the rounds,
-and so are the ratios.
+This is the `laptop` preset ({processes["model_parameters"]:,} parameters) in {processes["precision"]}, all on one
+machine, with gradients summed by {processes["backend"]}. The three configurations take turns on the same batches, in
+{processes["rounds"]} rounds of {processes["updates_a_round"]} updates. The figures and the ratios are medians over the
+rounds.
 
 {table(("configuration", "updates per second", "speed-up"), speeds)}
 An update consists of {1000 * cost.divided:.0f} ms of work divided among the processes, {1000 * cost.whole:.1f} ms of
@@ -308,8 +308,8 @@ The line that minimizes relative error is {2000 * cost.ring_step:.2f} ms plus th
     T(n) = whole + divided / n + copies + 2 (n - 1) delay + 2 (n - 1) / n bytes / bandwidth
 
 predicts {1000 * model:.0f} ms for an update by two processes. The measured time is {1000 * measured:.0f} ms,
-{measured / model:.2f} times as long. Here is the prediction for more processes, if each had its own core and an equally
-fast link:
+{measured / model:.2f} times as long. For more processes, each with its own core and an equally fast link, the formula
+predicts:
 
 {table(("processes", "ms per update", "speed-up"), plan)}
 {machine_of(processes)}"""
@@ -351,18 +351,18 @@ def about_training(training: Mapping[str, Any]) -> str:
     columns = ("model", "d_model, d_ff", "parameters", "10¹² operations", "ms per update", "10⁹ per s", "s per epoch")
     return f"""## Training, by number of pairs and by model size
 
-Mean time of {last["measured_updates"]} updates each, alternating, in {training["precision"]}, with
-{training["machine"]["threads"]} threads. The time of an epoch is this time multiplied by the number of updates, without
-validation; it is an estimate. All models share a single vocabulary, built from all the pairs.
+Each time per update is the mean of {last["measured_updates"]} updates in {training["precision"]}, with
+{training["machine"]["threads"]} threads; the configurations take turns. The time per epoch is an estimate: the time per
+update multiplied by the number of updates, without validation. All models share a single vocabulary, built from all the pairs.
 
 {table(("pairs", "target tokens", "updates per epoch", "ms per update", "s per epoch", "µs per target token"), pairs)}
 With {last["pairs"] / first["pairs"]:.2f} times as many pairs and
 {last["target_tokens"] / first["target_tokens"]:.2f} times as many tokens, an epoch takes
 {last["seconds_an_epoch"] / first["seconds_an_epoch"]:.2f} times as long.
 {check}
-The next table shows the preset's model at half, normal, and double width, on {last["pairs"]:,} pairs. The number of
-operations is an exact count for all the matrix products of an update on an average batch, which has
-{batch["sentences"]} pairs of {batch["length"]} tokens.
+The next table shows the preset's model at half, normal, and double width, on {last["pairs"]:,} pairs. The
+operation count is exact for all matrix products in one update on an average batch: {batch["sentences"]} pairs, with
+{batch["length"]} tokens each.
 
 {table(columns, sizes)}
 {machine_of(training)}"""
@@ -394,13 +394,13 @@ def about_decoding(decoding: Mapping[str, Any]) -> str:
     fits = "\n".join(["Results (the polynomials minimize relative error):\n", *sentences, ""]) if sentences else ""
     return f"""## Decoding, by length
 
-A model with random weights and the size of the `laptop` preset ({decoding["model"]["parameters"]:,} parameters)
-translates one sentence of n tokens into n tokens; it is prevented from ending earlier. The figures are medians over
+A randomly initialized model the size of the `laptop` preset ({decoding["model"]["parameters"]:,} parameters)
+translates one sentence of n tokens into n tokens; it isn't allowed to stop early. The figures are medians over
 {decoding["rounds"]} rounds, with {decoding["machine"]["threads"]} threads. With the cache, each new token passes
 through the layers once and attends to every token before it, which adds a term in n and a term in n². Without the
 cache, all tokens pass through the layers again for each new one, which adds terms in n² and n³. In beam search with the
-cache, the hypotheses share one cache, which contains the tokens of all of them, so the term in n² is larger by the
-square of the beam size.
+cache, the hypotheses share one cache, which contains the tokens of all of them, so the term in n² is multiplied by
+the square of the beam size.
 
 {table(("decoder", "tokens", "seconds", "ms per token"), rows)}
 {fits}
@@ -430,7 +430,7 @@ def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
             else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} · 10¹² operations per update (counted)"
         )
         if of_optimizer := training["flops_of_the_optimizers_of_presets"][preset]:
-            step += f", and {of_optimizer / 1e12:.2f} · 10¹² for the optimizer, which every GPU repeats in full"
+            step += f"; the optimizer step, which every GPU performs in full, takes {of_optimizer / 1e12:.2f} · 10¹²"
         head = ("link", "GPUs", "ms per update", "ms to sum gradients", "speed-up", "efficiency")
         sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters, {step}.\n\n{table(head, rows)}")
     links = ", ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())

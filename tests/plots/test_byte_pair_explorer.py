@@ -108,7 +108,7 @@ def test_every_control_draws_what_it_says(explorer):
     assert "after 0 merges, the German text has 9 symbols for 2 words" in explorer.picture.value
     explorer.on.click()
     assert explorer.slider.value == 1
-    assert "after 1 merge the" in explorer.picture.value
+    assert "after 1 merge, the" in explorer.picture.value
     explorer.back.click()
     explorer.back.click()
     assert explorer.slider.value == 0

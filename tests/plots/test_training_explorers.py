@@ -81,7 +81,7 @@ def test_the_sliders_say_what_is_drawn():
     controls, picture = explore_warmup().children
     for control, value in zip(controls.children, (64, 400, 0.5), strict=True):
         control.value = value
-    assert "for a width of 64, 400 steps of warm-up and a factor of 0.5" in picture.value
+    assert "for a width of 64, 400 steps of warm-up, and a factor of 0.5" in picture.value
     controls, picture = explore_label_smoothing().children
     for control, value in zip(controls.children, (0.3, 100), strict=True):
         control.value = value
