@@ -529,7 +529,7 @@ def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
     )
     stubs = [cell for cell in attention if exercise_of(nbformat.from_dict(cell))]
     assert len(stubs) == len(EXERCISES)
-    other = "It also contains answers to notebook 01; those to 03_masks were graded."
+    other = "It also contains answers to notebook 01, but only those to 03_masks were graded."
     for pasted, remark in (
         ([code(ANSWERS[name]) for name in EXERCISES], "4 cells that you added were run as well."),
         ([{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES], other),

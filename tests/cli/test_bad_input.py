@@ -42,7 +42,7 @@ def test_a_sentence_that_cannot_be_translated(lab, model_folder, sentence, says)
         (b"", "no sentence"),
         (b"\n", "no sentence"),
         (b"Der Hund.\n\nDer Mann.\n", "2"),
-        ("Der Hund.\nمرحبا".encode(), "sentence 2 is foreign"),
+        ("Der Hund.\nمرحبا".encode(), "sentence 2 can't be read by this model"),
         (b"Der Hund.\nDer\0Mann.\n", "sentence 2 has a NUL"),
         (b"Der Hund.\nDer B\xe4r.\n", "sentence 2 is not valid"),
     ],

@@ -129,7 +129,7 @@ def test_a_missing_file_is_named(folder: Path, missing: str):
 
 def test_an_unknown_corpus_or_language_is_named(tmp_path: Path):
     assert refusal("multi40k") == "no corpus 'multi40k': give captions, multi30k, or an existing folder or table"
-    assert "choose two languages" in refusal(tmp_path, "de", "de")
+    assert "choose two different languages" in refusal(tmp_path, "de", "de")
     assert "its languages are de, en and fr" in refusal("multi30k", "de", "zh")
     assert "its languages are de and en" in refusal("captions", "de", "fr")
 
