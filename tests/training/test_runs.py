@@ -517,7 +517,7 @@ def test_a_model_that_cannot_be_compiled_is_one_line(tiny_preset, tmp_path, monk
 
     compiling = torch.nn.Module.compile
     monkeypatch.setattr(Transformer, "compile", lambda model, **options: compiling(model, backend=no_compiler))
-    with pytest.raises(InputError, match=r"^cannot compile the model .*No working C\+\+.*compiled$"):
+    with pytest.raises(InputError, match=r"^cannot compile the model .*No working C\+\+.*: set `compiled` to false$"):
         train(replace(tiny_preset, fast=False, compiled=True), tmp_path)
 
 

@@ -405,7 +405,7 @@ class TrainingRun:
         except RuntimeError as error:
             if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 reason = " ".join(str(error).split("\n")[:2])  # the backend and its message
-                raise InputError(f"cannot compile the model ({reason}): set compiled to false") from error
+                raise InputError(f"cannot compile the model ({reason}): set `compiled` to false") from error
             raise
         self.progress.step = number
         return Step(number, epoch, rate, batches, result)
