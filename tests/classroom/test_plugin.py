@@ -44,7 +44,7 @@ def graded(notebook_of, tmp_path_factory):
     )
     (folder / "03 masks (1).ipynb").write_text(json.dumps(notebook))
     (folder / "test_forged.py").write_text("def test_forged(): pass")
-    (folder / "conftest.py").write_text("")  # as most projects do; pytest then checks whether it provides plug-ins
+    (folder / "conftest.py").write_text("")  # most projects have this file, which pytest checks for plug-ins
     ran = pytest_in(folder, "--transformer-lab-grade", "03 masks (1).ipynb", "--junitxml=junit.xml")
     return ran, folder
 
