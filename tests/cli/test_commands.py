@@ -1,4 +1,4 @@
-"""Each command with valid input."""
+"""Run each command with valid input."""
 
 import re
 import subprocess
@@ -202,7 +202,7 @@ def test_export_writes_a_page(lab, model_folder, tmp_path):
 
 
 def test_tour_trains_translates_scores_and_draws(lab, tiny_fields, tmp_path, monkeypatch):
-    """A second run in the same folder shows the same output without training."""
+    """A second run in the same folder shows the same output without training again."""
     from transformer_lab.training import override
 
     monkeypatch.setattr("transformer_lab.tour.HEAT_MAP_SENTENCE", "Der Hund sieht den Ball.")
@@ -272,7 +272,7 @@ def pretrained():
 
 
 def test_the_included_model_translates_at_once(lab, pretrained):
-    """This is the first command a new reader tries."""
+    """Translating with the included model is the first thing a new reader tries."""
     translated = lab("translate", "Ein kleiner Junge spielt draußen mit einem Ball.")
     assert translated.status == 0
     assert re.fullmatch(r"A (little|young|small) boy .*playing .*with a ball.*\.\n", translated.stdout)
