@@ -1,4 +1,4 @@
-"""Every pair must be in exactly one batch, next to its translation, with little padding."""
+"""Every sentence must be in exactly one batch, together with its translation and with little padding."""
 
 import random
 from itertools import pairwise

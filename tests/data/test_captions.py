@@ -1,4 +1,4 @@
-"""The `captions` corpus: the file in the package and how it is split."""
+"""Test the `captions` corpus: its file in the package and how it is split."""
 
 import hashlib
 
