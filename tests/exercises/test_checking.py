@@ -1,4 +1,4 @@
-"""`check` and its arguments: each wrong call is answered with one clear sentence."""
+"""Each wrong call of `check` is answered with one clear sentence."""
 
 import functools
 import os

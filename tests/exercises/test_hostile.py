@@ -156,7 +156,7 @@ def test_what_went_wrong_is_said(name, subject, words):
 
 
 def test_one_exception_is_reported_once():
-    """Ten rows with the same exception would hide the one that matters."""
+    """Ten rows with the same exception would hide the row that matters."""
     report = check("softmax", raising(IndexError("out")))
     assert [result.state for result in report.checks].count("failed") == 1
     assert row(report, "two rows, each by itself").state == "not checked"
@@ -344,7 +344,7 @@ def assert_threads_end(before: set[threading.Thread]) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_stopped_thread_is_gone():
-    """A loop that kept running unnoticed would make the notebook half as fast."""
+    """If the loop kept running unnoticed, the notebook would be half as fast."""
     before = set(threading.enumerate())
     run_limited([loop := lambda: loop_swallowing(None)])
     assert loop
