@@ -46,7 +46,7 @@ def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
 
 
 def test_a_query_that_may_attend_to_nothing():
-    """Filling with -inf alone would produce NaN here, and one NaN in a gradient ruins all of a model's weights."""
+    """If scores were only filled with -inf, the result would be NaN, and a single NaN ruins every weight."""
     query, key, value = inputs()
     mask = torch.ones(BATCH, 1, QUERY, KEY).bool()
     mask[0, :, 2] = False
@@ -58,13 +58,13 @@ def test_a_query_that_may_attend_to_nothing():
     torch.testing.assert_close(weights[~hidden].sum(-1), torch.ones(int((~hidden).sum())))
     gradients = torch.autograd.grad(output.square().sum() + weights.square().sum(), (query, key, value))
     assert all(gradient.isfinite().all() for gradient in gradients)
-    assert all((gradient[1] == 0).all() for gradient in gradients)  # nothing attended to, nothing to learn
+    assert all((gradient[1] == 0).all() for gradient in gradients)  # a query that attends to nothing has no gradient
     assert all((gradient[0] != 0).any() for gradient in gradients)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 def test_extreme_scores_stay_finite(dtype):
-    """Filling with -1e9 overflows in half precision, and -1e4 is above the second query's allowed score of -28,800."""
+    """Filling with -1e9 overflows in half precision, and -1e4 exceeds the second query's allowed score of -28,800."""
     query = torch.tensor([[[120.0] * 4, [-120.0] * 4]], dtype=dtype, requires_grad=True)
     key = torch.tensor([[[120.0] * 4, [-120.0] * 4]], dtype=dtype)
     value = torch.eye(2, dtype=dtype)[None]

@@ -57,7 +57,7 @@ def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tol
     fused, nothing = fused_attention(*tensors, mask)
     assert nothing is None
     if mask is not None:
-        assert (weights.sum(-1) == 0).any()  # the hard case is included
+        assert (weights.sum(-1) == 0).any()  # a query that sees no key is included
     expected = with_gradients(explicit, tensors)
     assert all(tensor.isfinite().all() for tensor in expected)
     torch.testing.assert_close(with_gradients(fused, tensors), expected, atol=tolerance, rtol=0)
@@ -157,7 +157,7 @@ def test_fused_attention_comes_back_even_after_an_exception():
 
 
 def test_nested_recordings():
-    """No attention may still have a recorder at the end, or it would keep storing weights."""
+    """At the end, no attention module may still have a recorder, which would keep storing weights."""
     model = small_model()
     with record_attention(model) as outer:
         with record_attention(model) as inner:
@@ -171,7 +171,7 @@ def test_nested_recordings():
 
 
 def test_no_module_keeps_weights():
-    """The weights of a long batch are the largest tensors of all, so only the dictionary may hold them."""
+    """The weights of a long batch are the largest tensors of all, so only the returned dictionary may hold them."""
     model = small_model()
     with record_attention(model) as weights:
         model(SOURCE, TARGET)

@@ -82,7 +82,7 @@ parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transfo
 @parity
 @norms
 def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize, transplant, with_gradients):
-    """From token ids to logits and back to both embeddings: this one test covers every part of the paper's model.
+    """This one test covers every part of the paper's model, from token ids to logits and back to both embeddings.
 
     nn.Transformer lacks embeddings, the scale, positions, and the output layer, so the test adds them around it.
     """
@@ -112,7 +112,7 @@ def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize,
 def test_stacks_agree_with_torchs_transformer(
     masked, norm_first, dtype, tolerance, randomize, transplant, with_gradients
 ):
-    """The encoder and the decoder without embeddings: outputs and the gradients of both inputs must match."""
+    """Without embeddings, the encoder's and the decoder's outputs and the gradients of both inputs must match."""
     ours = randomize(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
     source, target = padded(SOURCES), padded(TARGETS)
@@ -146,7 +146,7 @@ def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first,
 @kernels
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
-    """Check the gradient of the decoder's input. A model that looks ahead has a perfect loss and can't translate."""
+    """Check the gradient of the decoder's input. A model that looks ahead has a perfect loss but can't translate."""
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
     model = randomize(Transformer(config))
     set_attention(model, attend)
@@ -164,7 +164,7 @@ def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
 
 @kernels
 def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
-    """Fixed-size batches are filled up with rows of padding, and a NaN in one of them would reach every weight."""
+    """Fixed-size batches are filled up with rows of padding, and a NaN in one such row would reach every weight."""
     model = randomize(Transformer(small_config()))
     set_attention(model, attend)
     source, target = padded([SOURCES[0], [PAD]]), padded([TARGETS[0], [PAD]])
@@ -176,7 +176,7 @@ def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
 
 
 def test_forward_is_encode_then_decode(randomize):
-    """Decoding calls the two halves and training calls forward, so both must give the same result, without a shift."""
+    """Decoding calls the two halves and training calls forward, so both must give the same result with no shift."""
     model = randomize(Transformer(small_config()))
     source, target = padded(SOURCES), padded(TARGETS)
     memory, source_mask = model.encode(source)
@@ -198,7 +198,7 @@ def test_padding_follows_the_config(randomize):
 
 
 def test_three_way_tying_shares_one_parameter():
-    """Code that ties nothing is a classic bug, and only the size of the checkpoint reveals it."""
+    """Weights that seem tied but aren't are a classic bug, and only the size of the checkpoint reveals it."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB))
     untied = counted(model)
     tie_embeddings(model)  # the exercise calls it on a finished model, and `Transformer` calls it if `tie` is set
@@ -246,7 +246,7 @@ def test_the_formula_counts_what_the_model_has():
     ids=["base", "big"],
 )
 def test_the_papers_models_have_the_papers_size(config, count, millions):
-    """Table 3, with the 37,000 shared byte pairs of section 5.1. The paper rounds and doesn't say what it counts."""
+    """Table 3 has the sizes; section 5.1 has 37,000 shared tokens. The paper rounds and doesn't say what it counts."""
     with torch.device("meta"):  # counts parameters without allocating a gigabyte
         model = Transformer(config)
     assert count_parameters(config) == counted(model) == count
@@ -406,7 +406,7 @@ def test_a_model_runs_in_other_precisions(other, allowed, randomize):
 
 @kernels
 def test_training_under_bfloat16_autocast(attend, randomize):
-    """The trainer computes products in bfloat16, but sums around them and all gradients in float32. Measured: 0.04."""
+    """The trainer computes products in bfloat16, but sums and all gradients in float32. The measured error is 0.04."""
     model = randomize(Transformer(small_config()))
     set_attention(model, attend)
     source, target = padded(SOURCES), padded(TARGETS)
