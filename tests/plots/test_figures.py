@@ -30,7 +30,7 @@ def test_a_png_has_the_size_of_the_figure_and_its_text(tmp_path, translator):
     figure = draw_attention(translator, "Ein Hund rennt")
     save_figure(figure, tmp_path / "new folder" / "map.PNG")
     with Image.open(tmp_path / "new folder" / "map.PNG") as image:
-        assert image.size == pytest.approx([192 * side for side in figure.get_size_inches()], abs=1)  # whole dots
+        assert image.size == pytest.approx([192 * side for side in figure.get_size_inches()], abs=1)  # whole pixels
         assert image.text["Description"] == figure.get_label()
 
 
