@@ -33,7 +33,7 @@ def test_average_is_taken_in_float64_and_keeps_dtype_and_inputs():
     averaged = average_checkpoints(states)
     assert averaged["weight"].dtype == torch.float16
     assert averaged["weight"].item() == 2052 / 4
-    assert averaged["steps"].item() == 3  # an integer, so the last checkpoint's value
+    assert averaged["steps"].item() == 3  # an integer keeps the last checkpoint's value
     averaged["steps"] += 1
     averaged["weight"] += 1
     for state, copy in zip(states, before, strict=True):
