@@ -186,7 +186,7 @@ def test_build_executes_once_and_the_check_detects_every_drift(course):
 
 
 def test_a_text_without_exercises_keeps_its_outputs(course):
-    """Visitors read the tour before they run anything."""
+    """Visitors read the tour before they run anything, so it must show its outputs."""
     (course / "course" / "01_doubling.md").write_text("# Tour\n\n```{code-cell}\nprint(2 * 4)\n```\n")
     solution_path, notebook_path = build_notebooks(course, EXERCISES)
     assert notebook_path.read_text() == solution_path.read_text()
