@@ -61,7 +61,7 @@ def notebook(lab, opened_for_all):
 
 
 def test_every_explorer_is_tested():
-    """Without this, an explorer added later could be left out of these tests."""
+    """Without this test, an explorer added later could be left out of these tests."""
     assert {name for name in plots.__all__ if name.startswith("explore_")} == set(CALLS)
 
 
@@ -108,7 +108,7 @@ def test_the_button_pauses_training(notebook, screenshot):
 
 
 def test_the_last_picture_remains_without_a_kernel(notebook, screenshot):
-    """Run this test last, because it shuts down the kernel that all of them share."""
+    """Run this test last, because it shuts down the kernel that all tests share."""
     output = notebook.run("explore_masks")
     picture = output.locator("img").first
     before = picture.get_attribute("src")
