@@ -113,7 +113,7 @@ def test_a_solution(name):
 
 
 def test_an_untouched_notebook():
-    """The stubs are used without a remark."""
+    """The stubs of an untouched notebook are used, and there is no remark."""
     assembled = handed_in(untouched())
     assert list(assembled.sources) == EXERCISES
     assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
@@ -249,7 +249,7 @@ def test_a_copied_cell():
 
 
 def test_a_stub_that_was_left_behind_counts_for_nothing():
-    """The answer may be above the exercise, or in the same cell as another answer. The stub after it doesn't count."""
+    """An answer may be above its exercise or in the same cell as another answer. A stub after it doesn't count."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
     insert(notebook, "exercise-softmax", both)
@@ -629,7 +629,7 @@ def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
 
 
 def test_an_attempt_on_the_checks_is_flagged_once():
-    """The cell runs for all exercises, but only the first exercise gets the flag."""
+    """A cell with such an attempt runs for every exercise, but only the first exercise gets the flag."""
     notebook = solved()
     for name in EXERCISES:
         cell_of(notebook, f"exercise-{name}")["source"] = f"def {name}(x):\n    return x\n"

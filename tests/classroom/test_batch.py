@@ -31,7 +31,7 @@ def out(tmp_path):
 
 @pytest.fixture
 def grade(out, course):
-    """Return a function that grades a folder with a mark reader."""
+    """Return a function that grades a folder with a `MarkReader`."""
 
     def run(handed_in, reader, **options):
         return grade_batch([handed_in] if handed_in else [], out, reader, course, **options)
@@ -113,7 +113,7 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
 
 
 def test_two_names_with_one_number_of_moodle_are_named(notebook_with, grade, mark_reader, out, tmp_path):
-    """Only the instructor can tell whose page it is. An earlier zip is deleted so that it isn't uploaded by mistake."""
+    """If two students share a number, only the instructor knows whose page it is. An earlier zip is deleted."""
     for name in ("Ada_12", "Bob_12"):
         with zipfile.ZipFile(tmp_path / "moodle.zip", "w") as archive:
             archive.writestr(f"{name}_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))

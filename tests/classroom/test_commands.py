@@ -168,7 +168,7 @@ def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
 
 
 def test_without_a_sandbox_the_warning_comes_before_anything_is_run(lab, hand_in, reader, monkeypatch, capfd):
-    """A warning afterwards would come too late to protect the instructor's files. The result repeats the warning."""
+    """A warning after grading would come too late to protect the instructor's files. The result repeats the warning."""
     read, printed_before = reader.read, []
 
     def look_and_read(*given):

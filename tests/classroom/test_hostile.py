@@ -1,7 +1,7 @@
 """Submissions that try to cheat, break the grader, or disrupt other submissions, graded in one batch with honest ones.
 
 None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get the
-same results as they would without them. The submissions are in `hostile/`.
+same results as they would by themselves. The submissions are in `hostile/`.
 """
 
 import csv
@@ -301,7 +301,7 @@ def test_there_are_many():
 
 
 def test_the_honest_ones_are_as_they_are_without_the_others(alone, batch):
-    """Grade the honest ones with a different secret seed, next to some that use up CPU time, memory, and processes."""
+    """Grade honest submissions with another secret seed, next to some that use up CPU time, memory, and processes."""
 
     def rows(one: Batch) -> dict[str, dict[str, str]]:
         text = (one.out / "gradebook.csv").read_text(encoding="utf-8-sig")

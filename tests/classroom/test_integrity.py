@@ -195,7 +195,7 @@ def test_what_is_flagged(exercise, source, cells, flags):
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """A helper in the other exercise's cell counts, but that exercise's own answer and the functions it uses don't."""
+    """A helper in another exercise's cell counts, but that exercise's own answer and the functions it uses don't."""
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: through})
     assert f"line 2 of another cell uses `{SDPA}`" in flags
@@ -224,7 +224,7 @@ def test_parts_that_the_exercise_builds_on_are_free():
     ],
 )
 def test_an_answer_that_is_imported_is_flagged(before, module, names):
-    """An imported answer would earn all points even though the cell never calls it."""
+    """Without a flag, an imported answer would earn all points even if the cell never calls it."""
     source = f"{before}from {module} import {names}"
     line = 1 + before.count("\n")
     flag = f"line {line} imports the answer: `{module}.{names.split()[0]}`"
@@ -257,7 +257,7 @@ def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
 
 
 def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
-    """Notebook 01 imports the package's attention under another name, below the exercise."""
+    """Below the exercise, notebook 01 itself imports the package's attention under another name."""
     course = ["from transformer_lab.model import scaled_dot_product_attention as package_attention"]
     (flag,) = review(ATTENTION, answer("package_attention(query, key, value)"), [], course)
     assert "`transformer_lab.model.scaled_dot_product_attention`, which" in flag
@@ -265,7 +265,7 @@ def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
 
 @pytest.mark.parametrize("name", Course.find().graded)
 def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
-    """The course itself imports `check`, `hint`, and parts from `transformer_lab.mine`."""
+    """Imports of `check`, `hint`, and parts from `transformer_lab.mine` aren't flagged; the course makes them too."""
     notebook = Course.find().notebook(name)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not exercise_of(cell)]
     imports = [line for cell in cells for line in cell.split("\n") if line.startswith("from transformer_lab")]
@@ -348,7 +348,7 @@ def test_a_short_solution_may_be_found_by_oneself():
     ],
 )
 def test_an_attempt_on_the_checks_is_reported(source, says):
-    """The attempt earns nothing, but the instructor should know about it."""
+    """An attempt to manipulate the checks earns nothing, but the instructor should know about it."""
     course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
     assert interference(source, course) == ([says] if says else [])
 

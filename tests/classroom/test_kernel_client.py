@@ -151,7 +151,7 @@ def test_files_in_memory_count_as_memory(kernel_with):
     ids=["shared pages", "sockets", "empty files"],
 )
 def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
-    """Such memory includes a process's shared pages (filled by `madvise` 23), socket buffers, and directory entries."""
+    """Memory without an owner includes shared pages (filled by `madvise` 23), socket buffers, and directory entries."""
     kernel = kernel_with(memory=330 * 2**20 + CUDA_BYTES)
     assert printed(kernel, "import time; time.sleep(0.3); print('lives')") == "lives\n"
     with pytest.raises(KernelEnded) as ended:

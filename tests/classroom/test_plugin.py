@@ -1,4 +1,4 @@
-"""Grading with plain pytest: `pytest --transformer-lab-grade`."""
+"""Grade with plain pytest: `pytest --transformer-lab-grade`."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def pytest_in(folder, *arguments):
 
 
 def test_it_costs_other_runs_of_pytest_nothing():
-    """pytest imports the plug-in on every run if the package is installed."""
+    """If the package is installed, pytest imports the plug-in on every run, so importing it must be cheap."""
     code = "import sys, transformer_lab.classroom.plugin; print({'torch', 'nbval', 'numpy', 'zmq'} & {*sys.modules})"
     asked = [sys.executable, "-c", code]
     assert subprocess.run(asked, capture_output=True, text=True, timeout=100, check=True).stdout == "set()\n"

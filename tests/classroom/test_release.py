@@ -52,7 +52,7 @@ def test_the_students_page_fits_the_handout(course, tmp_path):
 
 
 def test_the_plan_for_a_term_adds_up(course):
-    """Teachers use this plan for dates and points."""
+    """Teachers use the plan for a term to set dates and points."""
 
     def exercises_points_hours(name: str) -> tuple[int, int, float]:
         cells = course.notebook(name).cells
@@ -163,7 +163,7 @@ def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
 
 
 def test_a_release_that_was_interrupted_can_be_repeated(course, tmp_path, monkeypatch):
-    """Wherever the release stopped, the page is recognized as part of that release."""
+    """Wherever an interrupted release stopped, its page is recognized as part of the release."""
     release("03", tmp_path / "handout", course)
     for number, name in enumerate(("04", "05", "06", "07")):  # after this many files
         written = []
