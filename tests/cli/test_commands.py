@@ -60,7 +60,7 @@ def test_help_does_not_wait_for_torch():
 
 
 def test_translating_imports_no_unneeded_packages(model_folder):
-    """Importing any of these packages would delay the first translation."""
+    """Importing packages that translating doesn't need would delay the first translation."""
     imported = imported_by("translate", "--model", model_folder, "Der Hund sieht den Ball.")
     assert "torch" in imported
     assert not imported & {"matplotlib", "seaborn", "pandas", "spacy", "torchtext", "sacrebleu", "IPython", "pooch"}

@@ -13,7 +13,7 @@ def finding(name):
 
 
 def test_everything_essential_is_installed(lab):
-    """On a machine that runs the tests, the command must not report a problem."""
+    """On a machine that runs the tests, `transformer-lab doctor` must not report a problem."""
     examined = lab("doctor", "--verbose")
     assert examined.status == 0
     assert "MISSING" not in examined.stdout
