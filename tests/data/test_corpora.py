@@ -65,7 +65,7 @@ def test_every_test_set_has_its_name(folder: Path):
 
 
 def test_only_a_newline_ends_a_line(folder: Path):
-    """`str.splitlines` would also split at these characters and shift every pair after the first such line."""
+    """`str.splitlines` would also split at other characters and shift every pair after the first such line."""
     odd = ["a\u2028b", "c\u0085d\x0ce", "f\x1cg"]
     write(folder / "train.de", odd)
     assert load_corpus(folder).train == [

@@ -67,7 +67,7 @@ def test_decoding_returns_the_sentence(tokenizer):
 
 
 def test_each_id_has_a_readable_token(tokenizer):
-    """Heat maps use these tokens as axis labels."""
+    """Heat maps use each ID's token as an axis label."""
     ids = tokenizer.encode_source("Ein kleines Mädchen")
     tokens = tokenizer.source_tokens(ids)
     assert len(tokens) == len(ids)
@@ -399,7 +399,7 @@ def test_a_space_between_chinese_characters_means_nothing():
 
 
 def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
-    """The files of trained models must not change."""
+    """Except for Chinese, the tokenizer files of trained models must not change."""
     small_bpe.save(tmp_path)
     assert list(json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))) == [
         *("kind", "source", "target", "tokens", "merges")
