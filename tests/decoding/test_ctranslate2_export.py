@@ -126,7 +126,7 @@ def test_greedy_gives_the_same_translations(pretrained, service, test2016, greed
 
 
 def test_a_beam_gives_translations_as_good(pretrained, service, test2016):
-    """Some translations differ, because the length penalty and the end of the search differ.
+    """Some translations differ from ours, because CTranslate2 penalizes length and ends the search differently.
 
     On all 1,000 sentences, the two scores are within 0.3 BLEU of each other (`benchmarks/export.py`); on a quarter of
     the sentences, they are within 0.6.
@@ -198,7 +198,7 @@ def test_a_source_that_is_too_long_is_refused_there_as_well(folder):
     ],
 )
 def test_a_model_that_it_does_not_support_is_refused(name, attribute, value, says, folder):
-    """Without the error, the exported model would load but translate incorrectly."""
+    """Without an error, an unsupported model would load in CTranslate2 but translate incorrectly."""
     translator = make_translator(norm_first=True)
     setattr(translator.model.get_submodule(name), attribute, value)
     with pytest.raises(InputError, match=says) as refused:

@@ -190,7 +190,7 @@ def test_dropout_is_off_no_graph_is_built_and_the_mode_is_restored(training, sha
 
 
 def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, random_sources):
-    """A position that the model doesn't have must raise an error."""
+    """Decoding beyond the model's last position must raise an error."""
     model = sharpened_model(3, eos_bonus=-100.0)
     source = random_sources(3)
     with pytest.raises(ValueError, match=r"25.*24"):

@@ -21,6 +21,6 @@ def test_a_sample_with_and_without_a_cache(pretrained, test2016):
 
 
 def test_the_sentence_of_the_readme(pretrained):
-    """This is the first translation that readers see, so it must be right."""
+    """The translation in the README is the first that readers see, so it must be right."""
     translation = pretrained.translate(["Ein kleiner Junge spielt draußen mit einem Ball."])[0].lower()
     assert all(word in translation for word in ("boy", "play", "outside", "ball"))

@@ -97,7 +97,7 @@ class TestTranslate:
         assert [len(ids) for ids in endless.search(SENTENCES, 2, 1.0, 7)] == [7] * len(SENTENCES)
 
     def test_leaves_the_model_as_it_was(self, untied):
-        """Validation runs the translator in the middle of training."""
+        """Validation runs the translator in the middle of training, so the model's mode must not change."""
         untied.model.train()
         first = untied.translate(SENTENCES)
         assert untied.model.training
@@ -162,7 +162,7 @@ class TestAttention:
             torch.testing.assert_close(layer.sum(-1), torch.ones(layer.shape[:-1]))
 
     def test_a_translation_can_be_given(self, untied):
-        """The last row is the one that predicts eos, so eos itself has no row."""
+        """The last row of weights predicts eos, so eos itself has no row."""
         weights, _, target_tokens = untied.attention("Zwei Hunde.", "Two dogs.")
         assert target_tokens == untied.tokenizer.target_tokens(untied.tokenizer.encode_target("Two dogs."))[:-1]
         assert weights["decoder.layers.0.self_attention"].triu(1).eq(0).all()
