@@ -114,7 +114,7 @@ def test_fast_gradients_are_the_models_own(source):
 
 
 def test_the_courses_trainer_trains_it(tmp_path, monkeypatch):
-    """The training loop, tokens, decoding, and record are the same as for a Transformer."""
+    """A recurrent model has the same training loop, tokens, decoding, and record as a Transformer."""
     words = ["ein Hund", "eine Frau", "zwei Kinder", "ein Mann"]
     pairs = [(f"{one} sieht {other}", f"{one} looks {other}") for one in words for other in words] * 8
     monkeypatch.setattr(

@@ -455,7 +455,7 @@ def test_a_hyperparameter_that_decides_is_important_beyond_chance(plan):
 
 
 def test_a_hyperparameter_without_effect_is_seldom_important_beyond_chance(plan):
-    """By chance, one or two of these 24 look important. Without the shuffles, all of them would."""
+    """By chance, one or two of these 24 importances look meaningful. Without the shuffles, all of them would."""
     beyond = 0
     for seed in range(4):
         bleu = sampled(plan, 24, seed + 100)["dropout"]
