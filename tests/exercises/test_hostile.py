@@ -190,7 +190,7 @@ ONE_OF_EACH_KIND = ("softmax", "scaled_dot_product_attention", "warmup_rate", "b
 @pytest.mark.parametrize("result", ODD_RESULTS)
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_no_result_is_too_odd_to_be_judged(name, result):
-    """Odd results are judged both here and in a grader, which receives them from another process."""
+    """Odd results are judged both in this process and in a grader, which receives them from another process."""
     exercise = exercises()[name]
 
     def odd(*arguments, **named):

@@ -118,7 +118,7 @@ def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
 
 @every_exercise
 def test_empty_answer_is_not_attempted(exercise):
-    """An unwritten answer is not a mistake."""
+    """An unwritten answer counts as not attempted and not as a mistake."""
     from transformer_lab.authoring import stub
 
     names = dict(vars(sys.modules[exercise.answer.__module__]))
@@ -267,7 +267,7 @@ for exercise in (reversed if __name__ == "__main__" else list)(exercises().value
 
 
 def test_every_notebook_has_its_exercises():
-    """Each name belongs to exactly one notebook, so that `progress` counts it once."""
+    """Each exercise's name belongs to exactly one notebook, so that `progress` counts it once."""
     names = [exercise.name for found in notebooks().values() for exercise in found]
     assert len(names) == len(set(names)) == len(EXERCISES)
 
