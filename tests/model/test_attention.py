@@ -30,7 +30,7 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
-    """The whole course relies on this: outputs and gradients match even if query, key, and value differ in shape.
+    """The whole course relies on attention: outputs and gradients match even if query, key, and value differ in shape.
 
     Heat maps show the weights, so the weight of a hidden key must be exactly 0, not just small.
     """
@@ -169,7 +169,7 @@ def test_agrees_with_torchs_multihead_attention(mask, dtype, tolerance, randomiz
 
 
 def test_attention_happens_in_one_call_of_attend_with_positional_arguments():
-    """The recorder, the fused kernel, and every check replace this function and rely on how it is called."""
+    """The recorder, the fused kernel, and every check replace `attend` and rely on how it is called."""
     attention = MultiHeadAttention(12, HEADS, dropout=0.5)
     calls = []
 

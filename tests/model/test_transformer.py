@@ -212,7 +212,7 @@ def test_three_way_tying_shares_one_parameter():
 
 
 def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
-    """The averaged checkpoint and the best model so far are copies."""
+    """The averaged checkpoint and the best model so far are copies of a model."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
     twin = copy.deepcopy(model)
     assert twin.source_embedding.embedding.weight is twin.output.weight
@@ -278,7 +278,7 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xav
 
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_first_values(tie):
-    """Matrices start as Xavier, biases as 0, embeddings as N(0, 1/d_model), and padding as 0, even if tied."""
+    """Matrices start with Xavier, biases with 0, embeddings with N(0, 1/d_model), and padding with 0, even if tied."""
     vocab, d_model = 2000, 64
     model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
     initialize_parameters(model)  # calling it twice does no harm
@@ -300,7 +300,7 @@ def test_first_values(tie):
 @norms
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_an_untrained_model_guesses_among_all_tokens(tie, norm_first):
-    """The initial loss is ln(vocab) plus half the logits' variance, measured as 0.1 untied and 0.4 to 0.6 tied.
+    """The initial loss is ln(vocab) plus half the logits' variance: 0.1 for untied models and 0.4 to 0.6 for tied ones.
 
     With torch's own N(0, 1) for embeddings, a tied model would start at 28 instead of 7.4.
     """
@@ -395,7 +395,7 @@ def test_gradients_reach_every_parameter(tie, norm_first, randomize):
     ("other", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25), (torch.float64, 1e-5)], ids=str
 )
 def test_a_model_runs_in_other_precisions(other, allowed, randomize):
-    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3; measured: 0.009 and 0.09."""
+    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3. Errors measure 0.009 and 0.09."""
     model = randomize(Transformer(small_config())).eval()
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
@@ -445,7 +445,7 @@ def test_training_under_bfloat16_autocast(attend, randomize):
     ids=str,
 )
 def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
-    """The message names both values. torch itself would divide by zero, raise something else, or fail an hour later."""
+    """The error names both values. Without it, torch would divide by zero, raise another error, or fail much later."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011 the message is compared as a whole
         Transformer(small_config(**changes))
     assert str(raised.value).startswith(message)
