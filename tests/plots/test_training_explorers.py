@@ -58,7 +58,7 @@ def test_the_loss_that_is_drawn_is_the_readers():
 
 
 def test_drawing_does_not_need_gradients_to_be_on():
-    """You can draw inside `torch.no_grad`, for example after an evaluation."""
+    """Readers can draw inside `torch.no_grad`, for example after an evaluation."""
     with torch.no_grad():
         assert draw_label_smoothing().axes
 
