@@ -113,7 +113,7 @@ MOMENT, STEP = "optimizer.exp_avg.output.bias", "optimizer.step.output.bias"
     ids=["too small", "a number", "too many steps", "integers", "missing", "of unknown parameters"],
 )
 def test_damaged_moments_are_refused(tmp_path, change, says):
-    """Torch's fused Adam reads as many values as the parameter has, so a wrong shape would crash the process silently.
+    """Torch's fused Adam reads a moment for each value of the parameter, so a wrong shape would crash the process.
 
     Moments that belong to no parameter are ignored.
     """

@@ -51,7 +51,7 @@ def two_passes():
 
 
 def test_consistency_loss_is_the_one_computed_by_hand():
-    """With one token, two words, no smoothing, -log P is log 2 and log 4/3. The divergences are those of two coins."""
+    """One token has two possible values, so -log P is log 2 and log 4/3, and the divergences are those of two coins."""
     first = torch.tensor([[[0.0, 0.0]]], dtype=torch.float64)  # P = (1/2, 1/2)
     second = torch.tensor([[[math.log(3), 0.0]]], dtype=torch.float64)  # Q = (3/4, 1/4)
     p_to_q = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)

@@ -10,7 +10,7 @@ from transformer_lab.presets import PRESETS, find_preset, override, reject_unuse
 
 
 def test_the_presets_are_found_by_name():
-    """The command offers these names, and `paper` must stay the paper's base model (table 3, sections 5.3 and 5.4)."""
+    """Users choose from these names, and `paper` must stay the paper's base model (table 3, sections 5.3 and 5.4)."""
     assert list(PRESETS) == ["tour", "laptop", "gpu", "gpu-sprint", "paper"]
     paper = find_preset("paper")
     assert (paper.n_layers, paper.d_model, paper.n_heads, paper.d_ff, paper.dropout) == (6, 512, 8, 2048, 0.1)
@@ -91,7 +91,7 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
     ],
 )
 def test_a_value_of_another_type_is_refused_from_python_too(field, value, message):
-    """The error comes at once, not as a TypeError somewhere in the trainer after the corpus has been read."""
+    """The error must come at once, not as a TypeError somewhere in the trainer after the corpus has been read."""
     with pytest.raises(InputError, match=message):
         replace(PRESETS["laptop"], **{field: value})
 

@@ -181,7 +181,7 @@ def test_options_bring_back_a_recorded_preset(record_script):
 
 
 def test_a_preset_and_the_options_that_make_it_are_of_one_kind(record_script):
-    """`train laptop --consistency 5 …` trains the same as `train gpu`, so the record of `gpu` may include it as a seed.
+    """`train laptop --consistency 5 …` is the same as `train gpu`, so the record of `gpu` may include it as a seed.
     """
     gpu = PRESETS["gpu"]
     options = replace(

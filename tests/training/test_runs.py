@@ -52,7 +52,7 @@ def assert_same_run(folder, finished_run):
 
 
 def test_a_run_learns_and_leaves_a_model_that_translates(finished_run, tiny_preset):
-    """Later commands work with this folder, and its record must suffice to repeat the run."""
+    """Later commands work with a run's folder, whose record must suffice to repeat the run."""
     losses = [loss for _, loss in steps_of(finished_run)]
     assert losses[-1] < losses[0] - 1.5  # in nats; it starts near 6, the logarithm of the vocabulary size
     assert Translator.load(finished_run).translate(["Der Hund sieht den Ball."])[0].startswith("The")
@@ -163,7 +163,7 @@ def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, t
 
 
 def test_a_finished_run_without_its_checkpoints_stays_as_it_is(tiny_preset, finished_run, tmp_path):
-    """Checkpoints are large and often deleted: the run must not train again and overwrite its metrics and weights."""
+    """Checkpoints are large and often deleted. A finished run must not train again and overwrite its results."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     for gone in (folder / "checkpoints" / "latest.safetensors", folder / "checkpoints"):
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
@@ -197,7 +197,7 @@ def test_a_damaged_record_is_one_line(tiny_preset, finished_run, tmp_path, text,
 
 @pytest.mark.parametrize("facts", [{}, [], {"epoch": "1"}, None])
 def test_a_checkpoint_that_does_not_say_how_far_the_run_came(tiny_preset, finished_run, tmp_path, facts):
-    """Such a checkpoint is rejected; epochs would otherwise be counted from zero, starting from trained weights."""
+    """If such a checkpoint were accepted, the run would start from trained weights but count its epochs from zero."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     tensors, known = load_tensors(folder / "checkpoints" / "latest.safetensors")
     save_tensors(folder / "checkpoints" / "latest.safetensors", tensors, known | facts if facts else facts)
