@@ -14,7 +14,7 @@ from transformer_lab.cli import main
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the command `transformer-lab` ended, and what it printed."""
+    """How the `transformer-lab` command ended and what it printed."""
 
     status: int
     stdout: str
@@ -62,14 +62,14 @@ def lab(monkeypatch, capfd):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests marked `costly_setup` first. A worker starts at the front of its list and takes tests from the ends of
-    other workers' lists, so such a module stays with a single worker and is set up only once."""
+    """Run tests marked `costly_setup` first. A worker that has finished its own list takes tests from
+    the ends of other workers' lists, so a module at the front stays with a single worker and is set up only once."""
     items.sort(key=lambda item: item.get_closest_marker("costly_setup") is None)
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """Return the folder of real corpora (`multi30k/`, `tatoeba_en_zh/`, `ted_de_en/`), or skip the test without it."""
+    """Return the folder of real corpora (`multi30k/`, `tatoeba_en_zh/`, `ted_de_en/`). Without it, skip the test."""
     named = os.environ.get("TRANSFORMER_LAB_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
     if folder.name == "multi30k":

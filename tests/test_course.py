@@ -28,7 +28,7 @@ print(json.dumps({
 
 
 def answered(path: Path) -> nbformat.NotebookNode:
-    """Return the student's notebook with every exercise answered by the package's source."""
+    """Return the student's notebook with the package's source as the answer to every exercise."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.id.startswith("exercise-") and (name := cell.id.removeprefix("exercise-")) in exercises():
@@ -38,7 +38,7 @@ def answered(path: Path) -> nbformat.NotebookNode:
 
 
 def imports_and_exercises(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """Return the exercise and check cells, and only the imports of all other cells."""
+    """Return the exercise and check cells, plus the imports from all other cells."""
     found = []
     for cell in notebook.cells:
         if cell.cell_type != "code":
@@ -74,11 +74,11 @@ def run(notebook: nbformat.NotebookNode, folder: Path) -> str:
 
 @pytest.mark.skipif(LAST not in [path.stem for path in NOTEBOOKS], reason=f"notebooks/{LAST}.ipynb is not built")
 def test_the_last_notebook_trains_what_the_others_have_built(tmp_path):
-    """If the trained model contained a class from the package, the reader's own version would have been lost."""
+    """If the trained model contained a class from the package, the student's own version would not have been used."""
     before = [path for path in NOTEBOOKS if "00" < path.stem[:2] < LAST[:2]]
     code, written = nbformat.v4.new_code_cell, set()
     student = nbformat.v4.new_notebook(cells=[])
-    for path in before:  # in a single kernel, reset between notebooks: starting thirteen takes a minute
+    for path in before:  # in one kernel that is reset: starting thirteen kernels takes a minute
         cells = imports_and_exercises(answered(path))
         written |= {cell.id.removeprefix("exercise-") for cell in cells} & exercises().keys()
         student.cells += [code("%reset -f"), *(code(cell.source) for cell in cells)]

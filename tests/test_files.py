@@ -50,7 +50,7 @@ def test_a_folder_that_is_a_link_is_rejected(tmp_path):
 def test_file_names_are_safe_and_unique():
     names = [
         "Ada Lovelace",
-        "ada lovelace",  # the same file on macOS and Windows
+        "ada lovelace",  # on macOS and Windows, this is the same file
         "../../etc/passwd",
         "-rf",
         ".hidden",

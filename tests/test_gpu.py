@@ -1,4 +1,7 @@
-"""A GPU uses different kernels and different batches but must produce the same results. Skipped without a GPU."""
+"""A GPU uses different kernels and different batches but must produce the same results.
+
+Without a GPU, these tests are skipped.
+"""
 
 import math
 from dataclasses import replace
@@ -74,4 +77,4 @@ def test_a_run_learns(compiled, tmp_path):
     preset = replace(PRESETS["tour"], train_limit=2000, epochs=3, optimizer="muon", compiled=compiled)
     train(preset, tmp_path, device="cuda")
     losses = [record["loss"] for record in read_metrics(tmp_path / "metrics.jsonl") if record["kind"] == "step"]
-    assert losses[-1] < losses[0] - 3  # nats: from 8.5, a little above the logarithm of the vocabulary size, to 4.3
+    assert losses[-1] < losses[0] - 3  # in nats: from 8.5, just above the log of the vocabulary size, to 4.3

@@ -53,7 +53,7 @@ def asked_for(file: str) -> list[str]:
 
 
 def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
-    """Return the names of these packages and all their dependencies, on this system or on any system."""
+    """Return the names of these packages and of all their dependencies, on this system only or on any system."""
     found: set[tuple[str, str]] = set()
     todo = list(map(Requirement, asked))
     while todo:
@@ -65,7 +65,7 @@ def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
             found.add(key)
             try:
                 wanted = map(Requirement, requires(requirement.name) or [])
-            except PackageNotFoundError:  # for another system
+            except PackageNotFoundError:  # a package for another system
                 continue
             for each in wanted:
                 another_system = on_any_system and "extra" not in str(each.marker)
@@ -137,7 +137,7 @@ def test_every_pin_installs_with_the_oldest_supported_python():
     for name in pins():
         try:
             wanted = metadata(name).get("Requires-Python") or ""  # the backport of metadata never returns None
-        except PackageNotFoundError:  # for another system
+        except PackageNotFoundError:  # a package for another system
             continue
         if not SpecifierSet(wanted).contains(oldest):
             refusing[name] = wanted
@@ -216,7 +216,7 @@ def test_the_trained_model_is_the_only_large_tracked_file():
 
 
 def test_every_link_in_the_documents_has_a_target():
-    """Readers start with the README, and moving a file must not leave a dead link there."""
+    """Readers start with the README, so moving a file must not leave a dead link there."""
     dead = []
     for name in ("README.md", "CONTRIBUTING.md", "CLASSROOM.md", "SERVING.md"):
         text = (ROOT / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`make test` runs import-linter. Without these, its contract could miss a part of the package or a violation."""
+"""`make test` runs import-linter. Without these tests, its contract could miss a violation, or even a subpackage."""
 
 import re
 import subprocess
@@ -29,7 +29,7 @@ def _is_package(path: Path) -> bool:
 
 
 def test_the_order_of_the_layers():
-    """The order is the architecture: moving a layer in the contract would allow imports that the design forbids."""
+    """The order of the layers is the architecture: moving one would allow imports that the design forbids."""
     order = [next(index for index, layer in enumerate(reversed(layers())) if name in layer) for name in (
         "errors", "model", "decoding", "evaluation", "training", "plots", "exercises", "authoring", "classroom", "cli"
     )]  # fmt: skip

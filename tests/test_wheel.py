@@ -1,4 +1,4 @@
-"""An installed copy without a checkout. Without these, `uvx transformer-lab open` might find no notebooks to open."""
+"""Test a copy installed without a checkout. Without these tests, `uvx transformer-lab open` might find no notebooks."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def run(code: str, unpacked: Path, here: Path) -> str:
 
 
 def test_the_wheel_contains_the_whole_package_and_the_notebooks(wheel):
-    """A new file type is easy to forget in `package-data`, and only an installed copy would then lack the files."""
+    """A new file type is easily forgotten in `package-data`. Then only an installed copy lacks the files."""
     names = set(zipfile.ZipFile(wheel).namelist())
     package = [path for path in (ROOT / "transformer_lab").rglob("*") if path.is_file()]
     wanted = {path.relative_to(ROOT).as_posix() for path in package if path.suffix != ".pyc"}

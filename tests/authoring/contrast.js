@@ -1,4 +1,4 @@
-// Find all text on a page with too little contrast against its background. Only the first folded sections are opened, since all look alike.
+// Find all text on a page with too little contrast against its background. Only the first folded sections are opened, because all of them look alike.
 ([least, leastLarge]) => {
   for (const fold of [...document.querySelectorAll("details")].slice(0, 60)) fold.open = true;
   const sRGB = (value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;

@@ -103,7 +103,7 @@ def test_the_text_before_an_exercise_is_in_its_box(course):
     assert title == "**Exercise: `doubled`** · about 1 minute · 3 points"
     assert task == "Write it."
 
-    for without, cell_id in (("## The exercise\n", "the-exercise"), ("", "task-doubled")):  # without task or cell
+    for without, cell_id in (("## The exercise\n", "the-exercise"), ("", "task-doubled")):  # without a task or a cell
         path.write_text(TEXT.replace("## The exercise\n\nWrite it.\n", without))
         box = cells(read_text(path, EXERCISES)[0])[cell_id].source
         assert title in box
@@ -186,7 +186,7 @@ def test_build_executes_once_and_the_check_detects_every_drift(course):
 
 
 def test_a_text_without_exercises_keeps_its_outputs(course):
-    """Visitors read the tour before they run anything."""
+    """Visitors read the tour before they run anything, so it must show its outputs."""
     (course / "course" / "01_doubling.md").write_text("# Tour\n\n```{code-cell}\nprint(2 * 4)\n```\n")
     solution_path, notebook_path = build_notebooks(course, EXERCISES)
     assert notebook_path.read_text() == solution_path.read_text()
@@ -197,7 +197,7 @@ def test_a_text_without_exercises_keeps_its_outputs(course):
 
 
 def test_slow_printing_becomes_a_single_output(course):
-    """On a busy machine, the output arrives in several messages; without merging, every build would change the file."""
+    """On a busy machine, output arrives in several messages. Without merging them, each build would change the file."""
     slowly = """import sys
 from time import sleep
 from IPython.display import HTML, display

@@ -209,14 +209,14 @@ def test_links_to_other_files_point_to_the_publishing_repository(monkeypatch, tm
 
 
 def test_a_page_shows_what_to_install_in_colab(monkeypatch, tmp_path):
-    """Colab opens the notebook without the package, so without this line its first cell would fail."""
+    """Colab doesn't have the package, so without this line, the notebook's first cell would fail."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Masks\n\nHide the future.")])
     sources = Sources(tmp_path, tmp_path)
     monkeypatch.setenv("GITHUB_REPOSITORY", "ada/lab")
     text = notebook_page("03_masks", notebook, notebook, [], sources).cells[0].source
     assert "https://colab.research.google.com/github/ada/lab/blob/main/notebooks/03_masks.ipynb" in text
     assert "<code>%pip install --quiet https://github.com/ada/lab/archive/refs/heads/main.zip</code>" in text
-    monkeypatch.delenv("GITHUB_REPOSITORY")  # without it, the address for Colab is unknown
+    monkeypatch.delenv("GITHUB_REPOSITORY")  # without this variable, the address for Colab is unknown
     assert "Colab" not in notebook_page("03_masks", notebook, notebook, [], sources).cells[0].source
 
 
@@ -276,7 +276,7 @@ def test_the_plane_moves_and_matches_the_package(browser, address):
     assert after[1:] == before[1:]
     query, keys = torch.tensor([after[:1]]), torch.tensor([after[1:]])
     _, weights = model.scaled_dot_product_attention(query, keys, keys)
-    assert shown == pytest.approx(weights[0, 0].tolist(), abs=0.006)  # two decimals are shown
+    assert shown == pytest.approx(weights[0, 0].tolist(), abs=0.006)  # the page shows two decimals
     page.close()
 
 

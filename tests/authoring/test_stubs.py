@@ -134,6 +134,6 @@ def test_an_invalid_blank_is_rejected(answer, blank, says):
 
 
 def test_a_body_on_the_same_line_as_the_signature_is_rejected():
-    """Stubs are cut line by line, so such a stub would show the answer."""
+    """Answers are removed line by line, so a body on the signature's line would remain in the stub."""
     with pytest.raises(ValueError, match="a line of its own"):
         stub_source("def one(): return 1\n", "one")

@@ -1,5 +1,5 @@
-"""If a student runs every cell before writing any answer, only cells that use an answer may fail, and the error
-must say so."""
+"""If a student runs every cell before writing any answer, only cells that use an answer may fail, and each
+error must say that an answer is missing."""
 
 import re
 from pathlib import Path
@@ -23,13 +23,13 @@ def client(notebook_environment):
 
 
 def cells_that_depend_on_answers(cells: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Return the cells that use an answer, directly or indirectly, and the cells that these need.
+    """Return the cells that use an answer, directly or indirectly, and the cells that those cells need.
 
-    All other cells do the same as in the solution, where `test_solutions` runs them.
+    All other cells do the same thing as in the solution, and `test_solutions` runs them there.
     """
     names = [names_of(cell.source) for cell in cells]
     reads = [own.reads - own.binds for own in names]
-    in_folders: set[str] = set()  # a temporary folder and things made from it; cells that read these may write there
+    in_folders: set[str] = set()  # a temporary folder and names based on it, whose readers may write there
     for cell, own in zip(cells, names, strict=True):
         if "TemporaryDirectory()" in cell.source or in_folders & own.reads:
             in_folders |= own.binds

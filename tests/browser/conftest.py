@@ -73,7 +73,7 @@ class Lab:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                start_new_session=True,  # so that its kernels are stopped with it
+                start_new_session=True,  # so that stopping the server also stops its kernels
             )
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -217,7 +217,7 @@ class OpenNotebook:
         return cell.locator(".jp-Cell-outputArea")
 
     def wait_for(self, cell_id: str, before: int | None = None) -> None:
-        """Wait until the cell has run (again, if its execution count was `before`) and the kernel is idle."""
+        """Wait until the cell has run, which changes its execution count from `before`, and the kernel is idle."""
         self.page.wait_for_function(
             """([id, before]) => {
                 const panel = jupyterapp.shell.currentWidget;
@@ -244,7 +244,7 @@ def opened(page, lab):
 
 @pytest.fixture(scope="module")
 def opened_for_all(browser, lab):
-    """Like `opened`, but with a page shared by all tests of a file, because starting a kernel takes seconds."""
+    """Return a function like `opened` whose page all tests in a file share, because kernels take seconds to start."""
     with new_page(browser) as page:
         yield lambda name: OpenNotebook(page, lab, name)
 

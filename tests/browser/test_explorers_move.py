@@ -1,4 +1,4 @@
-"""Open each explorer in a real JupyterLab and move its controls, which can fail there even if they work in Python."""
+"""Open each explorer in a real JupyterLab and move its controls. They can fail there even if they work in Python."""
 
 import re
 
@@ -61,7 +61,7 @@ def notebook(lab, opened_for_all):
 
 
 def test_every_explorer_is_tested():
-    """Without this, an explorer added later could be left out of these tests."""
+    """Without this test, an explorer added later could be left out of these tests."""
     assert {name for name in plots.__all__ if name.startswith("explore_")} == set(CALLS)
 
 
@@ -80,7 +80,7 @@ def test_moving_a_control_changes_the_picture(notebook, screenshot, name):
     before = picture.get_attribute("src")
     if name == "explore_heads":
         output.get_by_role("button", name="3").last.click()
-    elif name != "explore_training":  # it is animated
+    elif name != "explore_training":  # that explorer is animated
         focus_on_first_control(output)
         keys = {"explore_masks": "Space", "explore_byte_pairs": "ArrowRight"}
         notebook.page.keyboard.press(keys.get(name, "ArrowLeft"))
@@ -88,7 +88,7 @@ def test_moving_a_control_changes_the_picture(notebook, screenshot, name):
     screenshot(notebook.page, "after")
     assert picture.get_attribute("alt")
     if name == "explore_training":
-        output.get_by_role("button", name="Stop").click()  # otherwise it would keep running during the other tests
+        output.get_by_role("button", name="Stop").click()  # otherwise training would go on during other tests
     assert notebook.page.errors == []
     assert not re.search(r"Traceback|Error", notebook.lab.log.read_text())
 
@@ -108,7 +108,7 @@ def test_the_button_pauses_training(notebook, screenshot):
 
 
 def test_the_last_picture_remains_without_a_kernel(notebook, screenshot):
-    """Run this test last, because it shuts down the kernel that all of them share."""
+    """Run this test last, because it shuts down the kernel that all tests share."""
     output = notebook.run("explore_masks")
     picture = output.locator("img").first
     before = picture.get_attribute("src")

@@ -1,4 +1,4 @@
-"""The web page's Transformer in a real browser must produce the same tokens, logits, and weights as Python."""
+"""In a real browser, the page's Transformer must produce the same tokens, logits, and weights as the Python model."""
 
 import base64
 import json
@@ -166,7 +166,7 @@ def test_the_same_logits_from_models_of_other_shapes(compute, tmp_path, half, jo
                 parameter.add_(0.3 * torch.randn_like(parameter))
     Translator(model, tokenizer).save(tmp_path, half=half)
     translator = Translator.load(tmp_path)
-    source, target = translator.encode([PAIRS[0][0]])[0], [1, 5, 300, 0, 17, 301]  # with a pad token inside
+    source, target = translator.encode([PAIRS[0][0]])[0], [1, 5, 300, 0, 17, 301]  # 0 is a pad token
     logits, generated = compute(
         """const [source, target] = argument, step = model.start(source);
         const logits = target.map(token => [...step(token).logits]);

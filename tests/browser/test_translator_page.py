@@ -1,4 +1,4 @@
-"""The translator page as visitors use it: with mouse, keyboard, or phone, in dark mode, without JavaScript, offline."""
+"""Use the page as visitors do: with a mouse, a keyboard, or a phone, in dark mode, without JavaScript, or offline."""
 
 import contextlib
 import re
@@ -151,7 +151,7 @@ def test_the_page_works_with_the_keyboard_alone(visit, translator):
     assert page.evaluate(focused) == "children"
     assert "To write children" in page.get_by_role("status").inner_text()
     page.keyboard.press("Enter")
-    page.keyboard.press("Tab")  # to the layers and heads
+    page.keyboard.press("Tab")  # moves to the layers and heads
     assert page.locator("[aria-pressed=true]").all_inner_texts() == ["children"]
     page.keyboard.press("ArrowLeft")
     assert page.get_by_role("heading", name="Layer 2, head 4").is_visible()
@@ -160,11 +160,11 @@ def test_the_page_works_with_the_keyboard_alone(visit, translator):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1024])
 def test_everything_is_legible(visit, translator, screenshot, scheme, width):
-    """WCAG AA requires a contrast of 4.5 to 1 for all text, which includes words on the strongest tint. The page must
+    """WCAG AA requires a contrast of 4.5 to 1 for all text, including words on the strongest tint. The page must
     not scroll sideways."""
     page = visit(viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce")
     page.locator(".target button").nth(2).click()
-    page.wait_for_timeout(300)  # the tint fades in
+    page.wait_for_timeout(300)  # wait for the tint to fade in
     contrast, text = page.evaluate(LOWEST_CONTRAST)
     assert contrast >= 4.5, text
     screenshot(page, "short")

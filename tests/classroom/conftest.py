@@ -20,8 +20,8 @@ from transformer_lab.exercises import exercises
 class MarkReader:
     """A fake `grader.Grader` that takes each result from a comment in the student's cell, such as `# passed`.
 
-    `# failed SLUG` is a failure with that misconception; `# timed out` and the like are states; a stub counts as not
-    attempted.
+    `# failed SLUG` means a failure with that misconception. Other comments, such as `# timed out`, name other states.
+    A stub counts as not attempted.
     """
 
     def __init__(self, sandboxed=True, dies_after=None, signal=None, forgets=(), twice=False, overrides=None):
@@ -89,7 +89,7 @@ def mark_reader() -> type[MarkReader]:
 
 @pytest.fixture(scope="session")
 def notebook_of(course):
-    """Return a function that replaces exercise cells of a notebook: `notebook_of("03_masks", causal_mask="x = 1")`."""
+    """Return a function that replaces exercise cells in a notebook: `notebook_of("03_masks", causal_mask="x = 1")`."""
 
     def write(name: str, **sources: str) -> Any:
         notebook = course.notebook(name)
@@ -113,7 +113,7 @@ def notebook_with(notebook_of):
 
 @pytest.fixture(scope="session")
 def assemble_notebook(course):
-    """Return a function that assembles a notebook as a student's submission."""
+    """Return a function that assembles a notebook as if a student had submitted it."""
 
     def run(notebook: Any, student: str = "Ada") -> Assembled:
         return assemble(Submission(student, f"{student}.ipynb", json.dumps(notebook).encode()), course)
@@ -158,7 +158,7 @@ def without_charts(monkeypatch):
 
 
 class PageReader(HTMLParser):
-    """A parser that reads a page the way a browser does, and collects everything that could run or load something."""
+    """A parser that reads a page as a browser does and collects everything that could run code or load a resource."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class PageReader(HTMLParser):
 
 @pytest.fixture
 def read_page():
-    """Return a function that reads a page and asserts that its tags are closed properly and nothing is dangerous."""
+    """Return a function that reads a page and asserts that all tags are closed properly and nothing is dangerous."""
 
     def read(text: str) -> PageReader:
         reader = PageReader(text)

@@ -113,7 +113,7 @@ def test_a_solution(name):
 
 
 def test_an_untouched_notebook():
-    """The stubs are used without a remark."""
+    """The stubs of an untouched notebook are used, and there is no remark."""
     assembled = handed_in(untouched())
     assert list(assembled.sources) == EXERCISES
     assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
@@ -219,7 +219,7 @@ def test_a_cell_that_does_not_bind_the_name_is_not_the_answer(source):
 
 
 def test_the_last_definition_counts():
-    """Earlier definitions run before it, wherever they were, because the last one may use names from them."""
+    """Earlier definitions run before the last one, wherever they were, because the last one may use names from them."""
     attempt, last = code("old = softmax\ndef softmax(x):\n    return old(x)"), code("def softmax(x):\n    return 2")
     for cells in ([attempt], [last, attempt], [attempt, last]):
         notebook = solved()
@@ -249,7 +249,7 @@ def test_a_copied_cell():
 
 
 def test_a_stub_that_was_left_behind_counts_for_nothing():
-    """The answer may be above the exercise, or in the same cell as another answer. The stub after it doesn't count."""
+    """An answer may be above its exercise or in the same cell as another answer. A stub after it doesn't count."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
     insert(notebook, "exercise-softmax", both)
@@ -281,7 +281,7 @@ TURNED_TO_TEXT = "The cell for `softmax` had been changed to a text cell; it was
     ],
 )
 def test_a_cell_turned_to_text(kind, fence):
-    """A single key press in Jupyter does this, and it's hard to notice."""
+    """In Jupyter, a single key press turns a cell into text, which is easy to overlook."""
     notebook = solved()
     cell = cell_of(notebook, "exercise-softmax")
     cell.update(cell_type=kind, source=fence.format(cell["source"]))
@@ -291,7 +291,7 @@ def test_a_cell_turned_to_text(kind, fence):
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
-    """Only the text identifies such a cell. If there is an answer, notes about the exercise don't count."""
+    """Only its text identifies a cell without an ID. If the exercise has an answer, notes about it don't count."""
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
     without_anything(notebook)
@@ -303,7 +303,7 @@ def test_a_cell_turned_to_text_in_a_notebook_without_ids():
 
 
 def test_text_that_is_not_an_answer():
-    """A line from a formula can look like an assignment. An old version kept as text doesn't count."""
+    """A line from a formula can look like an assignment. An old version of an answer, kept as text, doesn't count."""
     notebook = without(solved(), "exercise-softmax")
     notebook["cells"].append({"cell_type": "markdown", "source": "We know that\nsoftmax = exp over sum\n"})
     assert "softmax" not in handed_in(notebook).sources
@@ -315,7 +315,7 @@ def test_text_that_is_not_an_answer():
 
 
 def test_a_missing_cell():
-    """The exercise is not attempted; the others are graded."""
+    """The exercise whose cell is missing counts as not attempted, and the others are graded."""
     assembled = handed_in(without(solved(), "exercise-softmax", "check-softmax"))
     assert assembled.sources == {name: ANSWERS[name] for name in EXERCISES[1:]}
     assert {
@@ -399,7 +399,7 @@ def test_demonstrations_are_run_only_for_answers():
 
 
 def test_an_answer_in_a_check_cell():
-    """The student merged two cells or used the wrong one. The definition counts; the call to `check` doesn't."""
+    """A student may merge two cells or use the wrong one. The definition counts, but the call to `check` doesn't."""
     notebook = untouched()
     cell_of(notebook, "check-softmax")["source"] = merged = ANSWERS["softmax"] + "\n\ncheck(softmax)"
     assert handed_in(notebook).sources["softmax"] == merged
@@ -419,7 +419,7 @@ LINES = ["# {}", "   ###   {}  ", "x = 1\x0c# {}", "x = 1\u2028#{}", "\x1c#{}", 
 
 @pytest.mark.parametrize("marker", nbval_markers)
 def test_nbvals_markers_have_no_effect(marker):
-    """nbval obeys comments in cells, so students could use them to skip a cell."""
+    """nbval obeys comments in cells, so a student could add one that makes it skip a cell."""
     notebook = solved()
     texts = [line.format(marker) for line in LINES]
     assert all(list(find_comment_markers(text)) for text in texts)
@@ -491,7 +491,7 @@ def test_unusual_files_that_can_be_graded():
 
 
 def test_a_chain_of_a_thousand_helpers_is_followed():
-    """A pass through all cells for each helper would take minutes."""
+    """Searching all cells again for each helper would take minutes."""
     notebook = with_answer("softmax", ANSWERS["softmax"] + "\nuse = link_0")
     links = [code(f"link_{number} = lambda x: link_{number + 1}(x)") for number in range(1500)]
     notebook["cells"] += [*links, code("link_1500 = abs")]
@@ -514,7 +514,7 @@ def test_no_text_makes_reading_it_slow(line):
 
 
 def test_the_name_of_the_file_decides_only_where_nothing_else_does():
-    """A file may have any name."""
+    """Students may give a file any name, so its content comes first."""
     assert handed_in(solved(), "03_masks.ipynb").name == NAME
     both = {"cells": [code(ANSWERS["softmax"]), code("def padding_mask(tokens, pad_id): return tokens")]}
     assert handed_in(both, "hand/03_masks.ipynb").name == "03_masks"
@@ -522,7 +522,7 @@ def test_the_name_of_the_file_decides_only_where_nothing_else_does():
 
 
 def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
-    """Jupyter keeps nbgrader's metadata when you paste a cell. A stub is not an answer."""
+    """When you paste a cell, Jupyter keeps nbgrader's metadata. A pasted stub doesn't count as an answer."""
     masks, attention = (
         json.loads((ROOT / folder / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
         for folder, name in (("solutions", "03_masks"), ("notebooks", NAME))
@@ -619,7 +619,7 @@ def test_nothing_of_a_submission_runs(tmp_path):
 
 
 def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
-    """The import is flagged for the exercises whose names it binds, because nothing else reveals it."""
+    """An import is flagged for the exercises whose names it binds, because nothing else reveals such an answer."""
     notebook = untouched()
     insert(notebook, "exercise-softmax", code("from transformer_lab.model import softmax, numpy_attention"))
     flags = handed_in(notebook).flags
@@ -629,7 +629,7 @@ def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
 
 
 def test_an_attempt_on_the_checks_is_flagged_once():
-    """The cell runs for all exercises, but the flag appears only with the first."""
+    """A cell with such an attempt runs for every exercise, but only the first exercise gets the flag."""
     notebook = solved()
     for name in EXERCISES:
         cell_of(notebook, f"exercise-{name}")["source"] = f"def {name}(x):\n    return x\n"

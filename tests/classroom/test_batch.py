@@ -31,7 +31,7 @@ def out(tmp_path):
 
 @pytest.fixture
 def grade(out, course):
-    """Return a function that grades a folder with a mark reader."""
+    """Return a function that grades a folder with a `MarkReader`."""
 
     def run(handed_in, reader, **options):
         return grade_batch([handed_in] if handed_in else [], out, reader, course, **options)
@@ -113,7 +113,7 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
 
 
 def test_two_names_with_one_number_of_moodle_are_named(notebook_with, grade, mark_reader, out, tmp_path):
-    """Only the instructor can tell whose page it is. An earlier zip is deleted so that it isn't uploaded by mistake."""
+    """If two students share a number, only the instructor knows whose page it is. An earlier zip is deleted."""
     for name in ("Ada_12", "Bob_12"):
         with zipfile.ZipFile(tmp_path / "moodle.zip", "w") as archive:
             archive.writestr(f"{name}_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
@@ -235,7 +235,7 @@ def test_a_bug_in_assembling_does_not_stop_the_others(hand_in, grade, mark_reade
 
 
 def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course, notebook_of):
-    """Other tests cover how such answers are found; here, the instructor must see them and students must not."""
+    """The instructor must see near-identical answers, and students must not. Other tests cover how they are found."""
     name = "02_multi_head_attention"
     answers = {exercise.name: marked_answer(exercise.answer, exercise.blank) for exercise in course.exercises(name)}
     for student in ("Ada", "Bob"):
@@ -393,7 +393,7 @@ def test_it_warns_of_submissions_that_were_never_graded(hand_in, grade, regrade,
 
 
 def test_one_exercise_is_regraded_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
-    """If only the last run's files were regraded, earlier ones could keep points based on a different maximum."""
+    """If only the last run's files were regraded, earlier files could keep points based on a different maximum."""
     first = hand_in("Ada", **ALL).rename(tmp_path / "first")
     grade(first, mark_reader())
     shutil.copytree(first, tmp_path / "in time")
@@ -413,7 +413,7 @@ def test_one_exercise_is_regraded_in_all_runs(hand_in, grade, regrade, mark_read
 
 
 def test_it_warns_of_lost_points(hand_in, grade, mark_reader, tmp_path):
-    """Grading an old download again would silently replace a student's newer submission."""
+    """Without the warning, grading an old download again would silently replace a student's newer submission."""
     old = hand_in("Ada", padding_mask="# passed", causal_mask="# timed out").rename(tmp_path / "old")
     grade(old, mark_reader())
     assert grade(hand_in("Ada", **ALL).rename(tmp_path / "new"), mark_reader()).warnings == []
@@ -463,7 +463,7 @@ def test_an_output_that_cannot_be_used(complaint, hand_in, mark_reader, out):
 
 
 def test_an_output_among_what_was_handed_in(hand_in, mark_reader, course):
-    """The next run would treat the reports as submissions."""
+    """If reports were written among the submissions, the next run would treat them as submissions."""
     folder = hand_in("Ada", **ALL)
     with pytest.raises(InputError, match="is inside the submissions"):
         grade_batch([folder], folder / "grades", mark_reader(), course)

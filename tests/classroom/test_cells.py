@@ -81,13 +81,13 @@ def test_what_binds_no_name(source):
     ],
 )
 def test_global_names(source, binds, reads, changes):
-    """Local names don't count: nearly every answer has a variable `scores`."""
+    """Local names don't count, because nearly every answer has a local variable `scores`."""
     names = names_of(source)
     assert (names.binds, names.reads - {"self"}, names.changes) == (binds, reads, changes)
 
 
 def test_what_is_too_long_is_not_parsed():
-    """The syntax tree would take hundreds of times as much memory. The names that a cell defines are still found."""
+    """A syntax tree takes hundreds of times as much memory as text. The names that a cell defines are still found."""
     names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}
@@ -119,7 +119,7 @@ STUB = "def f(x):\n    '''Doc.'''\n    # YOUR CODE HERE\n    raise NotImplemente
     ],
 )
 def test_which_functions_are_unwritten(source, unwritten):
-    """An untouched stub doesn't count; anything else does."""
+    """A function is unwritten if the last definition is a stub or an empty body, and written otherwise."""
     assert is_unwritten(source, "f") is unwritten
 
 
@@ -162,7 +162,7 @@ def test_every_import_has_its_line():
 
 
 def test_nothing_warns():
-    """Python would show a warning about `"\\d"` in a student's source as if it were ours."""
+    """Python would show a warning about `"\\d"` in a student's source as if the source were ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert names_of("x = '\\d' is 3; assert (x, 'y')").is_python

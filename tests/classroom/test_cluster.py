@@ -167,7 +167,7 @@ def test_a_sandbox_is_asked_of_every_worker(cluster, course, hand_in, open_grade
 
 
 def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_path):
-    """No submission is lost, and none is graded again after its result has arrived."""
+    """When a worker dies, no submission is lost, and none is graded again after its result has arrived."""
     for number in range(11):
         hand_in(f"s{number}", **ALL)
     folder = hand_in("Ada", **ALL)

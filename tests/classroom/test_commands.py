@@ -107,7 +107,7 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
 
 
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
-    """Gradescope's autograder copies one file. If there is none, the student is told that the autograder failed."""
+    """Gradescope's autograder copies one file. If it is missing, the student is told that the autograder failed."""
     hand_in("Ada", **ALL)
     hand_in("Ada", "01_attention", softmax="# passed")
     (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")
@@ -168,7 +168,7 @@ def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
 
 
 def test_without_a_sandbox_the_warning_comes_before_anything_is_run(lab, hand_in, reader, monkeypatch, capfd):
-    """A warning afterwards would come too late to protect the instructor's files. The result repeats the warning."""
+    """A warning after grading would come too late to protect the instructor's files. The result repeats the warning."""
     read, printed_before = reader.read, []
 
     def look_and_read(*given):
@@ -245,7 +245,7 @@ def test_a_slip_is_one_line(lab, hand_in, reader, tmp_path, arguments, says):
 
 @pytest.mark.parametrize("arguments", [[], ["--require-sandbox"], ["--resume"]])
 def test_without_a_sandbox_nothing_is_run(lab, hand_in, monkeypatch, tmp_path, arguments):
-    """One line says what is missing and which option grades anyway; no grade is written."""
+    """A single line says what is missing and which option allows grading anyway. No grades are written."""
     from transformer_lab.classroom import grader as grading
 
     monkeypatch.setattr(grading, "why_no_sandbox", lambda: "bubblewrap is not installed (sudo apt install bubblewrap)")
@@ -273,7 +273,7 @@ def test_without_a_sandbox_the_option_runs_the_real_grader(lab, hand_in, monkeyp
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_bar_shows_what_is_left(monkeypatch, is_terminal):
-    """The bar is for terminals; elsewhere, such as in a log, it prints nothing."""
+    """The progress bar is shown only in a terminal. In a log, for example, nothing is printed."""
     shown = io.StringIO()
     shown.isatty = lambda: is_terminal
     monkeypatch.setattr(sys, "stderr", shown)

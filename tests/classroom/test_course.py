@@ -1,4 +1,4 @@
-"""Without these tests, a notebook could be graded with another's exercises, or a changed copy could affect the rest."""
+"""Without these tests, a notebook could be graded with the wrong exercises, or a changed copy could affect others."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_each_notebook_has_the_exercises_that_the_registry_lists_for_it(course):
 
 
 def test_a_heading_that_sounds_like_an_exercise_is_none(course):
-    """The heading `## Exercise: your softmax` gives its cell the ID `exercise-your-softmax`."""
+    """The heading `## Exercise: your softmax` gives a cell without an exercise the ID `exercise-your-softmax`."""
     cells = [cell for cell in course.notebook("01_attention").cells if cell.id.startswith("exercise-")]
     assert len(cells) > len(course.exercises("01_attention"))
 
@@ -40,7 +40,7 @@ def test_short_names(course, asked):
 
 
 def test_a_notebook_of_another_version(tmp_path):
-    """This package doesn't know the notebook's exercise, so grading it would give everyone too few points."""
+    """This package doesn't know one of the notebook's exercises, so grading would give everyone too few points."""
     text = (ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8").replace("causal_mask", "no_future")
     (tmp_path / "03_masks.ipynb").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="has the exercise `no_future`, which this version"):

@@ -16,7 +16,7 @@ from transformer_lab.files import clean
 
 
 def graded(name, number):
-    """Return the result of a known mistake, or the answer's result if `number` is None."""
+    """Return the result of a known mistake, or of the correct answer if `number` is None."""
     exercise = exercises()[name]
     subject = exercise.answer if number is None else mistakes_of(exercise)[number].ways[0].subject
     report = run_check(exercise, subject)
@@ -121,7 +121,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_text_can_be_read_in_light_and_in_dark():
-    """WCAG requires at least 4.5 to 1."""
+    """WCAG requires a contrast of at least 4.5 to 1."""
     for theme in STYLE.split("@media (prefers-color-scheme: dark)")[:2]:
         colors = dict(re.findall(r"--(\w+): (#\w{6})", theme))
         for ink in ("ink", "soft", "link", "good", "bad", "warn", "none"):
@@ -131,7 +131,7 @@ def test_text_can_be_read_in_light_and_in_dark():
 
 
 def test_flags_and_other_students_are_in_nothing_that_students_see(entry):
-    """A suspicion isn't feedback, so only the instructor may see it."""
+    """A flag is a suspicion and not feedback, so only the instructor may see it."""
     flagged = {"state": "passed", "flags": ("line 4 uses `torch.secret`",)}
     found = replace(entry("Ada", padding_mask=flagged), similar={"padding_mask": ("Bob",)})
     for text in (feedback_page("Ada", [found], {}), junit_xml(found.result), gradescope_results([found])):
@@ -155,7 +155,7 @@ def test_all_exercises_of_the_course_have_a_place_to_read(course):
 
 
 def test_the_place_to_read_is_the_section_right_before_the_exercise(course):
-    """A student who divided by the wrong sum must not be sent to the history of attention."""
+    """A student who divided by the wrong sum must not be told to read the history of attention."""
     sections = {name: re.findall("“(.+?)”", place) for name, place in reading_places(course, "01_attention").items()}
     assert sections["softmax"] == ["From scores to weights"]
     assert sections["SingleHeadAttention"] == ["Learned projections"]

@@ -50,7 +50,7 @@ def test_a_result_is_kept_as_it_was(book):
 
 
 def test_a_crash_loses_no_result_that_was_saved(tmp_path):
-    """If a process is killed in the middle of a transaction, everything it saved before is kept."""
+    """If a process is killed in the middle of a transaction, everything it saved before that is kept."""
     path = tmp_path / "gradebook.sqlite"
     code = (
         "import os, pathlib, signal, sys\n"
@@ -111,7 +111,7 @@ def test_what_was_graded_outside_a_sandbox_stays_marked(book):
 
 
 def test_the_database_answers_plain_questions(book):
-    """An instructor who knows SQL can query it without this package."""
+    """An instructor who knows SQL can query the database without this package."""
     run(book, result("Ada", "v1", 0.5, state="failed"))
     with sqlite3.connect(book.path) as database:
         assert database.execute("SELECT student, exercise, state, earned, possible FROM marks").fetchall() == [
@@ -186,7 +186,7 @@ HOSTILE = [
 
 
 def test_no_cell_is_a_formula(entry):
-    """A spreadsheet would evaluate a student's name."""
+    """A spreadsheet would evaluate a student's name that looks like a formula."""
     flags = {"state": "failed", "flags": ("=HYPERLINK(1)",)}
     entries = [entry(name, path=name, remarks=[name], padding_mask=flags, problem=name) for name in HOSTILE]
     text = as_csv(entries)

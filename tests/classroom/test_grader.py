@@ -1,4 +1,4 @@
-"""Batches: each submission runs in its own process, within limits that it cannot escape."""
+"""In a batch, each submission runs in its own process, within limits that it cannot escape."""
 
 import hashlib
 import inspect
@@ -88,7 +88,7 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
     ],
 )
 def test_a_later_import_takes_nothing_away(grader, course, notebook_of, assemble_notebook, cell, text):
-    """`softmax`, and `numpy_attention`, which calls it, used to get no points even when every check had passed."""
+    """A later import of another `softmax` used to cost `softmax` and its caller `numpy_attention` all points."""
     answers = {one.name: inspect.getsource(one.answer) for one in course.exercises("01_attention")}
     notebook = notebook_of("01_attention", **answers | {cell: text + answers.get(cell, "")})
     if cell == "own":
@@ -102,7 +102,7 @@ def test_a_later_import_takes_nothing_away(grader, course, notebook_of, assemble
 
 
 def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader, assembled):
-    """The second check isn't a second chance: an answer that was wrong when the check ran is still wrong."""
+    """The second check isn't a second chance: an answer that was wrong when its own check ran stays wrong."""
     wrong = "def padding_mask(tokens, pad_id):\n    return tokens == pad_id\n"
     (result,) = grader.grade(
         [assembled("late", padding_mask=wrong, causal_mask=f"{ANSWERS['causal_mask']}\n\npadding_mask = 3\n")]
@@ -146,7 +146,7 @@ def test_interrupts_that_are_swallowed_cost_the_cell_and_not_the_rest(grader, as
 
 
 def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
-    """Although each cell stays within its own limit, the result says that the notebook timed out."""
+    """Each cell stays within its own time limit, but the result says that the whole notebook timed out."""
     slow = {name: f"{ANSWERS[name]}\nimport time; time.sleep(1.5)" for name in ANSWERS}
     limits = Limits(cell_seconds=60.0, submission_seconds=3.0)
     with Grader(limits, jobs=1, require_sandbox=False, course=course) as grader:
@@ -180,7 +180,7 @@ def test_a_compiled_answer_earns_its_points(grader, assembled):
 
 
 def test_one_exercise_alone(grader, assembled):
-    """The exercise uses the other two; one is wrong, and the other is missing."""
+    """This exercise uses two others, one of which is wrong while the other is missing."""
     wrong = {"padding_mask": "def padding_mask(tokens, pad_id):\n    return tokens", "causal_mask": "def causal_mask(:"}
     (result,) = grader.grade([assembled("one", **wrong)], only="target_mask")
     assert marks(result) == {"target_mask": ("passed", 1.0)}

@@ -1,7 +1,7 @@
 """Submissions that try to cheat, break the grader, or disrupt other submissions, graded in one batch with honest ones.
 
 None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get the
-same results as they would without them. The submissions are in `hostile/`.
+same results as they would by themselves. The submissions are in `hostile/`.
 """
 
 import csv
@@ -301,7 +301,7 @@ def test_there_are_many():
 
 
 def test_the_honest_ones_are_as_they_are_without_the_others(alone, batch):
-    """Grade them with a different secret seed, next to submissions that use up CPU time, memory, and processes."""
+    """Grade honest submissions with another secret seed, next to some that use up CPU time, memory, and processes."""
 
     def rows(one: Batch) -> dict[str, dict[str, str]]:
         text = (one.out / "gradebook.csv").read_text(encoding="utf-8-sig")
@@ -345,7 +345,7 @@ def test_no_page_runs_what_a_submission_holds(batch, read_page):
 
 
 def test_a_browser_runs_nothing_of_a_page(batch):
-    """A browser may run something as a script that a parser sees as text."""
+    """A browser may run something as a script that a parser considers plain text."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("no Chromium on the PATH: apt-get install chromium")
@@ -362,7 +362,7 @@ def test_a_browser_runs_nothing_of_a_page(batch):
 
 
 def test_a_page_shows_what_it_does_not_run(batch):
-    """The page shows the code as text. Without this test, the one above could pass on an empty page."""
+    """The page shows the code as text. Without this test, the test above could pass on an empty page."""
     pages = [path.read_text(encoding="utf-8") for path in (batch.out / "feedback").iterdir()]
     assert any("&lt;img src=x onerror=document.title=6&gt;" in page for page in pages)
 

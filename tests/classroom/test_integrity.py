@@ -125,7 +125,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
 @pytest.mark.parametrize(
     ("exercise", "source", "cells", "flags"),
     [
-        # a helper is part of the answer, even if called through another helper; a cell that the answer ignores isn't
+        # a helper is part of the answer, even if called through another helper; a cell that it doesn't use isn't
         (
             ATTENTION,
             answer("through(query)"),
@@ -166,7 +166,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
                 (PAD, "ragged.to_padded_tensor(0)", ".to_padded_tensor"),
             ]
         ),
-        # functions that the exercise allows, the course's own imports, and variables that have the name of a function
+        # functions that the exercise allows, the course's own imports, and variables named like a function
         *((ATTENTION, answer("query @ key", f"import os\nimport sys\n{line}\n"), [], []) for line in HONEST),
         *((ATTENTION, answer("query @ key", f"{magic}\nx = 1\n"), [], []) for magic in ("%%time", "%%capture")),
         (ATTENTION, softmax("scores.softmax(-1)"), [], []),  # later notebooks use it themselves
@@ -177,7 +177,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
         ),
         (ATTENTION, softmax("methodcaller('softmax', -1)(scores)"), [], []),
         (SOFTMAX, 'def softmax(scores):\n    """softmax"""\n    raise ValueError("softmax of nothing")\n', [], []),
-        # a copied solution that was changed may keep a marker
+        # a solution that was copied and changed may still contain a marker
         *(
             (
                 ATTENTION,
@@ -190,12 +190,12 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
     ],
 )
 def test_what_is_flagged(exercise, source, cells, flags):
-    """Exactly the listed flags appear, and no others."""
+    """The listed flags appear, and no others."""
     assert list(review(exercise, source, cells, COURSE)) == flags
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """A helper defined there counts, but that exercise's own answer and the functions it uses don't."""
+    """A helper in another exercise's cell counts, but that exercise's own answer and the functions it uses don't."""
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: through})
     assert f"line 2 of another cell uses `{SDPA}`" in flags
@@ -224,7 +224,7 @@ def test_parts_that_the_exercise_builds_on_are_free():
     ],
 )
 def test_an_answer_that_is_imported_is_flagged(before, module, names):
-    """An imported answer would earn all points even though the cell never calls it."""
+    """Without a flag, an imported answer would earn all points even if the cell never calls it."""
     source = f"{before}from {module} import {names}"
     line = 1 + before.count("\n")
     flag = f"line {line} imports the answer: `{module}.{names.split()[0]}`"
@@ -257,7 +257,7 @@ def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
 
 
 def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
-    """Notebook 01 imports the package's attention under another name, below the exercise."""
+    """Below the exercise, notebook 01 itself imports the package's attention under another name."""
     course = ["from transformer_lab.model import scaled_dot_product_attention as package_attention"]
     (flag,) = review(ATTENTION, answer("package_attention(query, key, value)"), [], course)
     assert "`transformer_lab.model.scaled_dot_product_attention`, which" in flag
@@ -265,7 +265,7 @@ def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
 
 @pytest.mark.parametrize("name", Course.find().graded)
 def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
-    """The course itself imports `check`, `hint`, and parts from `transformer_lab.mine`."""
+    """Imports of `check`, `hint`, and parts from `transformer_lab.mine` aren't flagged; the course makes them too."""
     notebook = Course.find().notebook(name)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not exercise_of(cell)]
     imports = [line for cell in cells for line in cell.split("\n") if line.startswith("from transformer_lab")]
@@ -288,7 +288,7 @@ THE_TEXT = "it is identical to the course's own solution"
 
 @pytest.mark.parametrize("name", exercises())
 def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
-    """`solution(...)` shows the answer to everyone."""
+    """`solution(...)` shows the answer, so anyone can copy it."""
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
     flags = review(exercise, f"# mine\n{own}", [], [])
@@ -298,7 +298,7 @@ def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
 
 @pytest.mark.parametrize("name", exercises())
 def test_the_text_of_a_solution_is_flagged(name):
-    """Test a cell from `solutions/` unchanged, and without its markers, comments, and docstrings."""
+    """Test a cell from `solutions/` once unchanged, and once without its markers, comments, and docstrings."""
     exercise = exercises()[name]
     assert review(exercise, marked_answer(exercise.answer, exercise.blank), [], COURSE) == (THE_TEXT,)
     plain = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(exercise.answer))))
@@ -348,13 +348,13 @@ def test_a_short_solution_may_be_found_by_oneself():
     ],
 )
 def test_an_attempt_on_the_checks_is_reported(source, says):
-    """The attempt earns nothing, but the instructor should know about it."""
+    """An attempt to manipulate the checks earns nothing, but the instructor should know about it."""
     course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
     assert interference(source, course) == ([says] if says else [])
 
 
 def test_what_cannot_be_read():
-    """A cell that can't be parsed is flagged if a kernel can run it."""
+    """A cell that can't be parsed is flagged if a kernel could still run it."""
     for source in ("def f(:", "\0", "(" * 5_000, "x = '\ud800'", ""):
         assert review(ATTENTION, source, [source], [source]) == ()
     for source in ("%%bash\nrm -rf /", "%%time\n%%bash\nrm -rf /", "-" * 40_000 + "1", "!ls\n" * 100):

@@ -1,4 +1,4 @@
-"""Kernels as seen from outside: how they end, their limits, and malformed or forged messages."""
+"""Test kernels from outside: how they end, what their limits are, and what malformed or forged messages do."""
 
 import json
 import os
@@ -151,7 +151,7 @@ def test_files_in_memory_count_as_memory(kernel_with):
     ids=["shared pages", "sockets", "empty files"],
 )
 def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
-    """Examples are shared pages of one process (`madvise` 23 fills them), socket buffers, and directory entries."""
+    """Memory without an owner includes shared pages (filled by `madvise` 23), socket buffers, and directory entries."""
     kernel = kernel_with(memory=330 * 2**20 + CUDA_BYTES)
     assert printed(kernel, "import time; time.sleep(0.3); print('lives')") == "lives\n"
     with pytest.raises(KernelEnded) as ended:
@@ -161,7 +161,7 @@ def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
 
 @needs_sandbox
 def test_the_settings_of_the_system_can_be_read(kernel_with):
-    """If root runs the grader, the kernel runs as another user, whose libraries must still be able to read /etc."""
+    """If root runs the grader, the kernel runs as another user, but its libraries must still be able to read /etc."""
     given = [f"/etc/{name}" for name in ETC if os.path.isfile(f"/etc/{name}")]
     code = f"import os\nprint(*os.listdir('/etc'), *os.listdir('/etc/ssl'))\nfor name in {given}: open(name).close()"
     assert {os.path.basename(name) for name in given} <= set(printed(kernel_with(), code).split())
@@ -195,7 +195,7 @@ def test_forks_without_end_are_refused(kernel_with):
 @needs_sandbox
 def test_detached_processes_end_with_the_kernel(kernel_with):
     kernel = kernel_with()
-    held = os.open(f"/proc/{kernel.sandbox.first_process}/ns/pid", os.O_RDONLY)  # so that its number isn't reused
+    held = os.open(f"/proc/{kernel.sandbox.first_process}/ns/pid", os.O_RDONLY)  # so that this ID isn't reused
     space = os.fstat(held).st_ino
     run(
         kernel,

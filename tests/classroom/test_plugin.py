@@ -1,4 +1,4 @@
-"""Grading with plain pytest: `pytest --transformer-lab-grade`."""
+"""Grade with plain pytest: `pytest --transformer-lab-grade`."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def pytest_in(folder, *arguments):
 
 
 def test_it_costs_other_runs_of_pytest_nothing():
-    """pytest imports the plug-in on every run if the package is installed."""
+    """If the package is installed, pytest imports the plug-in on every run, so importing it must be cheap."""
     code = "import sys, transformer_lab.classroom.plugin; print({'torch', 'nbval', 'numpy', 'zmq'} & {*sys.modules})"
     asked = [sys.executable, "-c", code]
     assert subprocess.run(asked, capture_output=True, text=True, timeout=100, check=True).stdout == "set()\n"
@@ -44,7 +44,7 @@ def graded(notebook_of, tmp_path_factory):
     )
     (folder / "03 masks (1).ipynb").write_text(json.dumps(notebook))
     (folder / "test_forged.py").write_text("def test_forged(): pass")
-    (folder / "conftest.py").write_text("")  # as most projects do; pytest then checks whether it provides plug-ins
+    (folder / "conftest.py").write_text("")  # most projects have this file, which pytest checks for plug-ins
     ran = pytest_in(folder, "--transformer-lab-grade", "03 masks (1).ipynb", "--junitxml=junit.xml")
     return ran, folder
 

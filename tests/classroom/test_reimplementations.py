@@ -1,4 +1,4 @@
-"""Without these tests, a second implementation that isn't marked would give students the answer."""
+"""Without these tests, an unmarked second implementation in the package could give students the answer."""
 
 import importlib
 import inspect
@@ -41,7 +41,7 @@ def test_an_unmarked_second_implementation_is_noticed():
 
 
 def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
-    """One probe is enough: no constant function passes any, so a function that does contains part of the answer."""
+    """One probe is enough: constant functions pass none, so a function that passes one contains part of the answer."""
     monkeypatch.chdir(tmp_path)  # some functions write files
     answers = [exercise.answer for exercise in exercises().values()]
     left_out = {Path(name).stem for names in LEFT_OUT.values() for name in names}
@@ -107,6 +107,6 @@ def agree(one: Any, other: Any) -> bool:
 
 
 def kinds(annotation: Any) -> list:
-    """Return the classes in an annotation without type arguments: `[list, tuple]` for `list[str] | tuple[str]`."""
+    """Return an annotation's classes without their type arguments: `[list, tuple]` for `list[str] | tuple[str]`."""
     members = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else [annotation]
     return [float if member is int else typing.get_origin(member) or member for member in members]

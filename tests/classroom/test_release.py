@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_what_is_handed_out(course, tmp_path):
-    """A release has the notebook, byte for byte; a page for people; and points and checksums for programs."""
+    """A release contains the notebook byte for byte, a page for people, and points and checksums for programs."""
     written = release("01", tmp_path / "new" / "handout", course)
     assert [path.name for path in written] == ["01_attention.ipynb", "README.md", "manifest.json"]
     assert all(path.is_file() for path in written)
@@ -31,7 +31,7 @@ def test_what_is_handed_out(course, tmp_path):
     assert [one["name"] for one in entry["exercises"]] == [exercise.name for exercise in exercises]
     assert entry["points"] == sum(exercise.points for exercise in exercises)
     assert entry["minutes_of_exercises"] == sum(one["minutes"] for one in entry["exercises"])
-    assert "minutes" not in entry  # the notebook itself says how long it takes, including the reading
+    assert "minutes" not in entry  # the notebook itself says how long it takes, including reading time
     cells = {cell.id for cell in course.notebook("01_attention").cells}
     assert {one["cell"] for one in entry["exercises"]} <= cells
     assert "`softmax` (1)" in written[1].read_text()
@@ -52,7 +52,7 @@ def test_the_students_page_fits_the_handout(course, tmp_path):
 
 
 def test_the_plan_for_a_term_adds_up(course):
-    """Teachers use this plan for dates and points."""
+    """Teachers use the plan for a term to set dates and points."""
 
     def exercises_points_hours(name: str) -> tuple[int, int, float]:
         cells = course.notebook(name).cells
@@ -105,7 +105,7 @@ def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
 
 
 def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
-    """A folder grows over a term. The manifest must list everything, and the same release must have the same bytes."""
+    """A folder grows over a term. Its manifest must list everything, and repeated releases must be identical."""
     names = course.graded
     for name in names:
         release(name, tmp_path / "one", course)
@@ -117,7 +117,7 @@ def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
 
 
 def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
-    """Instructors also work in the notebooks, so these may contain answers and outputs."""
+    """Instructors also work in the notebooks, which may therefore contain answers and outputs."""
     folder = tmp_path / "course"
     folder.mkdir()
     shutil.copy(ROOT / "solutions" / "01_attention.ipynb", folder)
@@ -163,7 +163,7 @@ def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
 
 
 def test_a_release_that_was_interrupted_can_be_repeated(course, tmp_path, monkeypatch):
-    """Wherever the release stopped, the page is recognized as part of it."""
+    """Wherever an interrupted release stopped, its page is recognized as part of the release."""
     release("03", tmp_path / "handout", course)
     for number, name in enumerate(("04", "05", "06", "07")):  # after this many files
         written = []

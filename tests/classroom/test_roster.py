@@ -1,4 +1,4 @@
-"""Without these tests, a student who submitted could be reported as absent, or an absent one could be missed."""
+"""Without these tests, a student who submitted could be reported as absent, or an absent one could be overlooked."""
 
 import csv
 import io
@@ -178,7 +178,7 @@ def test_without_a_list_nobody_is_missing():
 
 @pytest.mark.usefixtures("without_charts")
 def test_absent_students_are_in_every_report(hand_in, mark_reader, course, tmp_path):
-    """Later runs report them too, even if the roster is not passed again."""
+    """Later runs also report absent students, even if the roster is not passed again."""
     handed_in, out, roster = hand_in("ada_lovelace", **ALL), tmp_path / "grades", tmp_path / "class.txt"
     hand_in("Mallory", **ALL)
     roster.write_text("<b>Müller, Dee</b>\nAda Lovelace\n=Bob (12)\n", encoding="utf-8")

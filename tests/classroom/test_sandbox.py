@@ -1,4 +1,4 @@
-"""The sandbox: what it hides, what it makes read-only, and that all its processes end."""
+"""Test what a sandbox hides, what it makes read-only, and that all its processes end."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def test_no_secret_comes_in_by_the_environment(inside, monkeypatch):
 @needs_sandbox
 def test_everything_in_it_ends_with_it(folders):
     made = Sandbox(*folders)
-    held = os.open(f"/proc/{made.first_process}/ns/pid", os.O_RDONLY)  # its number is not reused for another namespace
+    held = os.open(f"/proc/{made.first_process}/ns/pid", os.O_RDONLY)  # so that its number is not reused
     made.close()
     assert os.fstat(held).st_ino not in [_space(name) for name in os.listdir("/proc") if name.isdigit()]
     os.close(held)
@@ -171,7 +171,7 @@ def entered(request):
     """Return what an unprivileged process sees in a sandbox created by the current user or by an ordinary user."""
     if request.param == "nobody" and os.geteuid() != 0:
         pytest.skip("only root can become another user; this one is ordinary already")
-    with tempfile.TemporaryDirectory(prefix="tl-") as made:  # only its owner can read pytest's own folder
+    with tempfile.TemporaryDirectory(prefix="tl-") as made:  # only its owner can read the folder that pytest creates
         folder = Path(made)
         folder.chmod(0o755)
         for name in ("package", "sockets"):
@@ -196,7 +196,7 @@ def test_root_and_ordinary_users_can_enter_a_sandbox(entered):
 @needs_sandbox
 def test_every_process_in_it_has_the_filter(entered):
     """An ordinary user can write to the memory of bubblewrap's processes but must not gain system calls that way."""
-    assert len(entered["filters"]) >= 2  # the first process and the one that entered
+    assert len(entered["filters"]) >= 2  # the first process and the process that entered
     assert set(entered["filters"].values()) == {2}
     if entered["user"] == 10**9:  # the processes belong to root, a different user
         assert entered["writable"] == []
@@ -216,7 +216,7 @@ def test_bubblewrap_takes_the_filter(folders):
 
 @needs_sandbox
 def test_a_bubblewrap_without_the_filter_makes_no_sandbox(folders, tmp_path, monkeypatch):
-    """Some versions of bubblewrap, for example, don't apply the filter to their first process."""
+    """Some versions of bubblewrap don't apply the filter to their first process."""
     fake = tmp_path / "bwrap"
     fake.write_text(
         f'#!/bin/bash\nargs=("$@")\nfor i in "${{!args[@]}}"; do\n'

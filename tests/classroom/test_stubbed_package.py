@@ -104,7 +104,7 @@ def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
     assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judgment.py", "hints.py")]
 
 
-# Functions that give an answer in different code, so that comparing source text doesn't find it.
+# Functions that contain an answer in different code, which comparing source text doesn't find.
 ROUNDABOUT = {
     "padding_mask": "from transformer_lab.decoding.table_model import TableModel as T; T({}).encode(torch.ones(1, 2))",
     "apply_bpe": "from transformer_lab.plots.byte_pair_explorer import stages; stages('aa', [('a', 'a')])",
@@ -216,7 +216,7 @@ def outcomes(stubbed) -> dict[str, str]:
 @pytest.mark.parametrize("name", SOLVED)
 def test_right_answers_run_with_it(outcomes, name):
     """All modules of the stubbed package can be imported, its answers are gone, and a solution runs without the skipped
-    cells: no cell fails because it needs a name from a skipped one."""
+    cells: no cell fails because it needs a name from a skipped cell."""
     assert outcomes[name] == "fine"
 
 

@@ -202,7 +202,7 @@ def test_a_name_with_moodles_marker_twice_is_an_owner_of_its_own(tmp_path, endin
 @pytest.mark.parametrize("around", ["", "handed_in/"])
 @pytest.mark.parametrize("between", ["/", "_"])
 def test_a_zip_made_by_hand(tmp_path, around, between):
-    """Some file managers put one folder around everything in a zip. A zip inside a folder belongs to one student."""
+    """Some file managers put everything in a zip into an extra folder. A zip inside a folder belongs to one student."""
     names = [f"{around}{student}{between}03_masks.ipynb" for student in ("ada", "ben")]
     write(tmp_path, {"all.zip": dict.fromkeys(names, NOTEBOOK)})
     assert found(tmp_path / "all.zip") == {"ada": ["ok"], "ben": ["ok"]}
@@ -212,7 +212,7 @@ def test_a_zip_made_by_hand(tmp_path, around, between):
 @pytest.mark.parametrize("inner", ["zoe/03_masks.ipynb", "all/zoe/03_masks.ipynb", "zoe_03_masks.ipynb", "zoe.zip"])
 @pytest.mark.parametrize("own", ["mallory.zip", "mallory_03_masks.zip", "mallory/mine.zip"])
 def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
-    """If a zip in a folder were read as a class, its folders would be students, and the real Zoe would be `zoe (2)`."""
+    """If a zip in a folder were read as a class, its folders would count as students, and the real Zoe as `zoe (2)`."""
     hers, his = NOTEBOOK, NOTEBOOK.replace(b"1", b"2")
     content = {inner: {"03_masks.ipynb": his} if inner.endswith(".zip") else his, "own.ipynb": OTHER}
     write(tmp_path, {"zoe/03_masks.ipynb": hers, own: content})
@@ -230,7 +230,7 @@ def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
-    """Their points must not be added up in one row, and their pages must not share a file on any system."""
+    """Students whose names look the same must not share a row of the table or, on any system, the file of a page."""
     names = ("ada", "Ada", "ADA", "a\u200bda", "ada ", "ada\n", "ada (2)")
     write(tmp_path, {"all.zip": {f"{name}/03_masks.ipynb": NOTEBOOK for name in names}})
     students = list(found(tmp_path / "all.zip"))
@@ -263,7 +263,7 @@ def test_which_file_gets_the_plain_name(tmp_path):
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
 def test_a_later_file_does_not_take_an_earlier_name(tmp_path, kind):
-    """A copy of a file, or a name with an extra space, comes first alphabetically."""
+    """A copy of a file, or a name with an extra space, may come first alphabetically."""
     first = {"ada_03_masks.ipynb": NOTEBOOK, "Bob Stone/03_masks.ipynb": NOTEBOOK}
     later = {"ada_03_masks (1).ipynb": NOTEBOOK, "Bob  Stone_03_masks.ipynb": NOTEBOOK}
     before, after = (
@@ -293,7 +293,7 @@ NAMES = {
 
 @pytest.mark.parametrize(("name", "shown"), NAMES.items())
 def test_a_name_is_data(name, shown):
-    """Names appear in tables, on pages, and in terminals, so they must not contain anything that these interpret."""
+    """Names appear in tables, on pages, and in terminals, so no name may contain anything these would interpret."""
     assert printable(name) == shown
     assert printable(name).isprintable()
     assert printable(printable(name)) == printable(name)
@@ -366,7 +366,7 @@ def test_a_path_that_does_not_exist(tmp_path):
 
 
 def test_a_huge_file_is_not_held(tmp_path):
-    """Hundreds of files are in memory at once. This one is sparse and takes up no disk space."""
+    """Hundreds of files are in memory at once, so none may be huge. This file is sparse and takes up no disk space."""
     path = tmp_path / "ada.ipynb"
     with open(path, "wb") as file:
         file.truncate(200 * MEBIBYTE)
@@ -376,7 +376,7 @@ def test_a_huge_file_is_not_held(tmp_path):
 
 
 def test_pictures_are_left_out_of_a_large_notebook(tmp_path):
-    """Three hundred notebooks of five megabytes are normal, and only their sources are graded."""
+    """Three hundred notebooks of five megabytes each are normal, and only their sources are graded."""
     cells = [{"cell_type": "code", "id": f"c{n}", "metadata": {"tags": ["x"]}, "source": f"x = {n}"} for n in range(5)]
     large = [{**cell, "outputs": ["i" * 10**6]} for cell in cells]
     notebook = {"cells": large, "metadata": {"widgets": "w" * 10**6}, "nbformat": 4, "nbformat_minor": 5}
@@ -397,7 +397,7 @@ LARGE = [
 
 @pytest.mark.parametrize(("content", "reason"), LARGE, ids=["long", "text", "odd cells", "worksheets"])
 def test_large_files_lose_what_is_not_graded_or_are_refused(tmp_path, content, reason):
-    """No such file stays in memory or blocks other submissions. `test_assemble` has more files that can't be graded."""
+    """Large files don't stay in memory or block other submissions. `test_assemble` has more files of this kind."""
     (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
     assert reason in submission.problem
     assert bool(submission.problem) == bool(reason)
@@ -422,7 +422,7 @@ def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
 
 
 def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
-    """Reading a zip's directory takes a kilobyte per entry. A student's zip must not make the class's zip fail."""
+    """Reading a zip's directory takes a kilobyte of memory per entry. A student's zip must not break the class's."""
     monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     many = {f"{n}.txt": b"" for n in range(1_001)}
     write(tmp_path, {"all.zip": many, "handed_in/ada/all.zip": many, "handed_in/ben/03_masks.ipynb": NOTEBOOK})
@@ -520,7 +520,7 @@ def test_ten_kilobytes_do_not_fill_the_memory(tmp_path):
 
 
 def test_names_that_are_very_long(tmp_path):
-    """A name in a zip can be 64 KiB long. Searching the end of each for ` (2)` could take hours."""
+    """A name in a zip can be 64 KiB long. Searching the end of each name for ` (2)` could take hours."""
     names = [f"{n}{' ' * 60_000}x.ipynb" for n in range(90)]
     write(tmp_path, {"ada/all.zip": dict.fromkeys(names, NOTEBOOK), "ben.zip": {"x.ipynb": NOTEBOOK}})
     assert sum(one.content == NOTEBOOK for one in collect([tmp_path])) == 91
@@ -544,7 +544,7 @@ def test_entries_that_are_links_or_point_outside(tmp_path):
 
 
 def test_of_two_entries_of_one_name_the_last_counts(tmp_path):
-    """Unzip programs do the same, so the file that people see is the one that is graded."""
+    """Unzip programs also keep the last entry, so the file that people see is the one that is graded."""
     with warnings.catch_warnings(action="ignore"):
         write(tmp_path, {"all.zip": zipped([("ada/03_masks.ipynb", b"{}"), ("ada/03_masks.ipynb", NOTEBOOK)])})
     (submission,) = collect([tmp_path / "all.zip"])

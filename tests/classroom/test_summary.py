@@ -66,7 +66,7 @@ def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, 
 
 
 def test_means_of_exercises_add_up_to_the_notebooks(show, class_of_four, entry):
-    """If one mean included the unreadable files and another didn't, it would look like a bug in the grader."""
+    """If one mean included unreadable files and another didn't, the difference would look like a bug in the grader."""
     page = show(*class_of_four, entry("Ada", "01_attention", softmax="passed"), entry("Eve", "01_attention", softmax={
         "state": "failed", "earned": 0.5
     }))  # fmt: skip

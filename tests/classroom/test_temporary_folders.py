@@ -1,4 +1,4 @@
-"""Without these tests, students' notebooks could stay in /tmp after a crash, or a run could delete another's files."""
+"""Without these tests, a crash could leave students' notebooks in /tmp, or a run could delete another run's files."""
 
 import os
 import signal

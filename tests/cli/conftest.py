@@ -50,7 +50,7 @@ def tiny_fields(corpus_folder) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def train_tiny(tiny_fields) -> list[str]:
-    """Return the command-line arguments for such a run, except for its output folder."""
+    """Return the command-line arguments for a run with these values, except for its output folder."""
     options = [word for name, text in tiny_fields.items() for word in (f"--{name.replace('_', '-')}", text)]
     return ["train", "tour", *options]
 

@@ -90,7 +90,7 @@ def test_output_closed_by_the_shell(model_folder):
 
 
 def test_an_error_names_the_split_and_the_number_of_a_sentence(lab, model_folder, broken_corpus):
-    """The sentence number differs from the line number, because an empty line before it was skipped."""
+    """The sentence number differs from the line number, because an earlier empty line was skipped."""
     for language in ("de", "en"):
         path = broken_corpus / f"test_2016_tiny.{language}"
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -208,7 +208,7 @@ SLIPS = {
 
 @pytest.mark.parametrize("arguments", SLIPS)
 def test_a_slip_is_reported_before_torch_is_imported(lab, model_folder, monkeypatch, tmp_path, arguments):
-    """Importing torch takes seconds, and a typo should be reported at once. Nothing has been written by then."""
+    """Importing torch takes seconds, but a typo should be reported at once, before anything has been written."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
@@ -232,7 +232,7 @@ def test_a_slip_is_reported_before_torch_is_imported(lab, model_folder, monkeypa
     ],
 )
 def test_a_package_error_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package knows no command-line options. Its errors name a parameter or a path, which identifies the option."""
+    """The package knows nothing about the command line. Its errors name a parameter or path, which gives the option."""
     monkeypatch.chdir(tmp_path)
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
     assert named in lab(*command, *options).complaint

@@ -1,4 +1,4 @@
-"""Each command with valid input."""
+"""Run each command with valid input."""
 
 import re
 import subprocess
@@ -60,7 +60,7 @@ def test_help_does_not_wait_for_torch():
 
 
 def test_translating_imports_no_unneeded_packages(model_folder):
-    """Importing any of these packages would delay the first translation."""
+    """Importing packages that translating doesn't need would delay the first translation."""
     imported = imported_by("translate", "--model", model_folder, "Der Hund sieht den Ball.")
     assert "torch" in imported
     assert not imported & {"matplotlib", "seaborn", "pandas", "spacy", "torchtext", "sacrebleu", "IPython", "pooch"}
@@ -202,7 +202,7 @@ def test_export_writes_a_page(lab, model_folder, tmp_path):
 
 
 def test_tour_trains_translates_scores_and_draws(lab, tiny_fields, tmp_path, monkeypatch):
-    """A second run in the same folder shows the same output without training."""
+    """A second run in the same folder shows the same output without training again."""
     from transformer_lab.training import override
 
     monkeypatch.setattr("transformer_lab.tour.HEAT_MAP_SENTENCE", "Der Hund sieht den Ball.")
@@ -272,7 +272,7 @@ def pretrained():
 
 
 def test_the_included_model_translates_at_once(lab, pretrained):
-    """This is the first command a new reader tries."""
+    """Translating with the included model is the first thing a new reader tries."""
     translated = lab("translate", "Ein kleiner Junge spielt draußen mit einem Ball.")
     assert translated.status == 0
     assert re.fullmatch(r"A (little|young|small) boy .*playing .*with a ball.*\.\n", translated.stdout)

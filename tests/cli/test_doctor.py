@@ -1,4 +1,4 @@
-"""The findings of `transformer-lab doctor` and its advice."""
+"""Test the findings and the advice of `transformer-lab doctor`."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ def finding(name):
 
 
 def test_everything_essential_is_installed(lab):
-    """On a machine that runs the tests, the doctor must not report a problem."""
+    """On a machine that runs the tests, `transformer-lab doctor` must not report a problem."""
     examined = lab("doctor", "--verbose")
     assert examined.status == 0
     assert "MISSING" not in examined.stdout
@@ -42,7 +42,7 @@ def without(monkeypatch):
 
 
 def test_a_missing_package_that_training_needs_fails(lab, without):
-    """A script that starts training on a new machine should stop here instead of an hour later."""
+    """A script that starts training on a new machine should stop at this check instead of an hour later."""
     without("sacrebleu")
     examined = lab("doctor")
     assert examined.status == 1
@@ -51,7 +51,7 @@ def test_a_missing_package_that_training_needs_fails(lab, without):
 
 
 def test_a_missing_package_that_only_notebooks_need_does_not_fail(lab, without):
-    """A GPU server can train without it."""
+    """A GPU server can train without such a package."""
     without("spacy")
     examined = lab("doctor")
     assert examined.status == 0
@@ -105,7 +105,7 @@ def test_multi30k_is_found(monkeypatch, tmp_path, real_data):
 
 
 def test_finding_multi30k_without_the_notebook_packages(monkeypatch):
-    """Finding the download folder requires one of these packages; the doctor must not crash when it is missing."""
+    """Finding the download folder requires one of these packages. The command must not crash if that one is missing."""
     monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     found = doctor.find_multi30k_files()
@@ -138,4 +138,4 @@ def test_only_graders_need_a_sandbox(monkeypatch):
     assert "only teachers who grade" in missing.advice
     assert not missing.essential
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert doctor.find_sandbox().ok  # there is no sandbox to install there
+    assert doctor.find_sandbox().ok  # that system has no sandbox to install

@@ -1,4 +1,4 @@
-"""The command `search`: its output, how it resumes, and its error messages."""
+"""Test the command `search`: its output, how it resumes, and its error messages."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Every pair must be in exactly one batch, next to its translation, with little padding."""
+"""Every sentence must be in exactly one batch, together with its translation and with little padding."""
 
 import random
 from itertools import pairwise
@@ -87,7 +87,7 @@ def test_target_tokens_are_the_ones_in_the_loss():
 
 
 def test_padding_on_multi30k_is_under_eight_percent(multi30k, bpe):
-    """The results for padded positions are computed and then thrown away."""
+    """The results for padded positions are computed and then thrown away, so padding wastes time."""
     sources = bpe.encode_sources([source for source, _ in multi30k.train])
     targets = bpe.encode_targets([target for _, target in multi30k.train])
     batches = bucketed_batches(sources, targets, 4096, bpe.pad_id, torch.Generator().manual_seed(0))

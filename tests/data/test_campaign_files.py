@@ -1,4 +1,4 @@
-"""TED talks in the format of the IWSLT campaigns: training lines with tags between them, and evaluation sets in XML."""
+"""Read TED talks in the IWSLT campaigns' format: training lines with tags between them, and evaluation sets in XML."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def test_plain_files_take_precedence(folder: Path):
 
 
 def test_segments_are_paired_by_talk_and_number(folder: Path):
-    """The talks are in a different order, with an extra line. Pairing by line would get every translation wrong."""
+    """One side has the talks in a different order and an extra line, so pairing by line would get everything wrong."""
     path = folder / "IWSLT17.TED.tst2010.de-en.en.xml"
     head, first, second = path.read_text(encoding="utf-8").split("<doc")
     tail = "</srcset>\n"

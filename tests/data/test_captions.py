@@ -1,4 +1,4 @@
-"""The `captions` corpus: the file in the package and how it is split."""
+"""Test the `captions` corpus: its file in the package and how it is split."""
 
 import hashlib
 
@@ -65,7 +65,7 @@ def test_the_default_splits_are_all_captions(corpus):
 
 
 def test_impossible_sizes_are_refused():
-    """Slicing with such sizes would silently return different or smaller sets."""
+    """Slicing with impossible sizes would silently return different or smaller sets."""
     with pytest.raises(InputError, match="-1"):
         caption_splits(train=-1)
     with pytest.raises(InputError, match="50,001 captions requested, but there are only 50,000"):

@@ -60,12 +60,12 @@ def test_every_test_set_has_its_name(folder: Path):
     for name in ("test_2017_flickr", "test2018"):
         for language in ("de", "en"):
             write(folder / f"{name}.{language}.gz", [name])
-    write(folder / "._test.de", b"\x00\x05\x16\x07\xff")  # as macOS leaves in archives
+    write(folder / "._test.de", b"\x00\x05\x16\x07\xff")  # macOS leaves such files in archives
     assert list(load_corpus(folder).tests) == ["test", "test2018", "test_2017_flickr"]
 
 
 def test_only_a_newline_ends_a_line(folder: Path):
-    """`str.splitlines` would also split at these characters and shift every pair after the first such line."""
+    """`str.splitlines` would also split at other characters and shift every pair after the first such line."""
     odd = ["a\u2028b", "c\u0085d\x0ce", "f\x1cg"]
     write(folder / "train.de", odd)
     assert load_corpus(folder).train == [
@@ -171,7 +171,7 @@ def test_a_header_names_the_columns(tmp_path: Path, header: str):
 
 
 def test_no_sentence_is_in_two_sets(tmp_path: Path):
-    """A sentence with several translations must not be in the training set with one and in a test set with another."""
+    """A sentence must not be in the training set with one translation and in a test set with another."""
     generator = random.Random(0)
     pairs = [(f"Satz {generator.randint(0, 600)}", f"sentence {generator.randint(0, 600)}") for _ in range(300)]
     corpus = load_corpus(write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in pairs]))

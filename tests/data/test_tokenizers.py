@@ -67,7 +67,7 @@ def test_decoding_returns_the_sentence(tokenizer):
 
 
 def test_each_id_has_a_readable_token(tokenizer):
-    """Heat maps use these tokens as axis labels."""
+    """Heat maps use each ID's token as an axis label."""
     ids = tokenizer.encode_source("Ein kleines Mädchen")
     tokens = tokenizer.source_tokens(ids)
     assert len(tokens) == len(ids)
@@ -84,7 +84,7 @@ def test_special_tokens_typed_in_a_sentence_are_only_text(tokenizer, typed: str)
 
 
 def test_special_tokens_in_the_training_text_stay_text():
-    """A corpus may be full of such strings, but no merge or word in the vocabulary may get a special token's ID."""
+    """A corpus may contain many such strings, but no merge or word in the vocabulary may get a special token's ID."""
     pairs = [("<eos> <unk><eos>", "<bos> x <0x41> <0x41>")] * 50
     for kind in ("bpe", "spacy"):
         tokenizer = train_tokenizer(kind, pairs, vocab_size=600)
@@ -220,7 +220,7 @@ def test_training_is_deterministic(multi30k):
 
 
 def test_rare_characters_are_left_out_in_the_same_way_every_time():
-    """A corpus, such as a Chinese one, may have more characters than fit. The choice must not depend on a hash."""
+    """A corpus (a Chinese one, for example) may have more characters than fit. The choice must not depend on a hash."""
     text = "".join(chr(0x4E00 + number) for number in range(2000))
     tokenizers = [BpeTokenizer.train([(text, text + text[:100])], vocab_size=600) for _ in range(3)]
     assert len({tuple(tokenizer.source_side.tokens) for tokenizer in tokenizers}) == 1
@@ -238,7 +238,7 @@ def test_dropout_splits_words_differently_but_loses_nothing(multi30k, bpe):
 
 
 def test_a_tiny_dropout_gives_the_tokens_of_the_library(multi30k, bpe):
-    """The seeded encoding is the package's own code. If it skips no merge, it must agree with the library's."""
+    """The package has its own code for seeded encoding. If it skips no merge, it must agree with the library."""
     sentences = [german for german, _ in multi30k.train[:500]] + ["😀 <eos> ▁"]
     assert bpe.encode_sources(sentences, dropout=1e-12) == bpe.encode_sources(sentences)
 
@@ -317,7 +317,7 @@ def test_spacy_leaves_rare_words_out():
 
 
 def test_spacy_restores_real_sentences(multi30k):
-    """The rules for spaces around punctuation are learned, and a wrong one would cost BLEU in every sentence."""
+    """The rules for spaces around punctuation are learned, and a wrong rule would cost BLEU in every sentence."""
     tokenizer = SpacyTokenizer.train(multi30k.train[:5000])
     english = [english for _, english in multi30k.validation]
     encoded = tokenizer.encode_targets(english)
@@ -367,7 +367,7 @@ def test_chinese_is_split_as_requested(chinese_bpe):
 
 
 def test_the_chinese_zero_is_a_character_and_not_a_digit():
-    """Years are written like 二〇〇八, and Unicode classifies 〇 as a number."""
+    """Years are written like 二〇〇八, but Unicode classifies 〇 as a number."""
     pairs = [("a", "二〇〇八年，二〇1年")] * 9
     tokenizer = train_tokenizer("bpe", pairs, "en", "zh", vocab_size=520, chinese="characters")
     assert tokenizer.target_tokens(tokenizer.encode_target("二〇〇八年，二〇1年"))[1:-1] == list("二〇〇八年，二〇1年")
@@ -390,7 +390,7 @@ def test_separate_vocabularies_have_not_seen_the_other_language():
 
 
 def test_a_space_between_chinese_characters_means_nothing():
-    """Programs that segment words leave such spaces, and scores must not depend on them."""
+    """Programs that segment words leave such spaces, but scores must not depend on them."""
     assert normalize("我们 喜欢 苹果 。") == "我们喜欢苹果。"
     assert normalize("他\u3000说： “好” ， Tom 。") == "他说：“好”，Tom。"
     assert normalize("我 用 Python 3 。") == "我用 Python 3。"
@@ -399,7 +399,7 @@ def test_a_space_between_chinese_characters_means_nothing():
 
 
 def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
-    """The files of trained models must not change."""
+    """Except for Chinese, the tokenizer files of trained models must not change."""
     small_bpe.save(tmp_path)
     assert list(json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))) == [
         *("kind", "source", "target", "tokens", "merges")

@@ -23,8 +23,8 @@ def make_sharpened_model(
 ) -> Transformer:
     """Return a random Transformer with dropout and very uneven predictions, in double precision and training mode.
 
-    In double precision, cached and uncached sums agree to 1e-15, so equal tokens are not luck. Pad and bos are never
-    predicted: they are left out of translations, so a sentence that ended with them would seem to end with eos.
+    In double precision, cached and uncached sums agree to 1e-15, so equal tokens are no coincidence. Pad and bos are
+    never predicted: they are left out of translations, so a sentence that ended with them would seem to end with eos.
     """
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 32, "dropout": 0.3, "max_length": 24}

@@ -77,7 +77,7 @@ def test_a_beam_of_one_is_greedy(table_model, sharpened_model, random_sources):
 def test_near_ties_are_told_apart_in_double_precision(table_model):
     """Tiny float32 logits that differ only in the last digit have the same log-probability in single precision.
 
-    The best one comes before, between, or after the runners-up, so no tie-breaking rule would find it.
+    The best token comes before, between, or after the runners-up, so no tie-breaking rule would always find it.
     """
 
     class TinyLogits(table_model):

@@ -1,4 +1,4 @@
-"""An exported model in the real CTranslate2: its probabilities, its translations, and exports that must be refused."""
+"""Test exported models in the real CTranslate2 (probabilities and translations) and exports that must be refused."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def folder(tmp_path):
 def open_engine(folder) -> "ctranslate2.Translator":
     threads = torch.get_num_threads()
     engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1, compute_type="float32")
-    torch.set_num_threads(threads)  # the engine changes this, and later tests would round differently
+    torch.set_num_threads(threads)  # the engine changes this number, so later tests would round differently
     return engine
 
 
@@ -55,7 +55,7 @@ def assert_same_probabilities(translator: Translator, folder) -> None:
     """Export the model and compare each target token's log-probability with the engine's.
 
     The sentences have different lengths, so padding is covered too. In single precision, with sums of a few hundred
-    products, 1e-4 is ten times the difference that rounding makes.
+    products, 1e-4 is ten times the rounding error.
     """
     export_ctranslate2(translator, folder)
     tokenizer = translator.tokenizer
@@ -126,7 +126,7 @@ def test_greedy_gives_the_same_translations(pretrained, service, test2016, greed
 
 
 def test_a_beam_gives_translations_as_good(pretrained, service, test2016):
-    """Some translations differ, because the length penalty and the end of the search differ.
+    """Some translations differ from ours, because CTranslate2 penalizes length and ends the search differently.
 
     On all 1,000 sentences, the two scores are within 0.3 BLEU of each other (`benchmarks/export.py`); on a quarter of
     the sentences, they are within 0.6.
@@ -162,17 +162,17 @@ def test_the_tokenizer_of_words_goes_along(folder):
 
 
 def test_a_translation_without_end_is_cut_off(folder):
-    """CTranslate2 writes up to 256 tokens. With only the model's own positions, it would fail for the whole batch."""
+    """CTranslate2 writes up to 256 tokens. If it had only the model's own positions, the whole batch would fail."""
     translator = make_translator(max_length=8)
     with torch.no_grad():
-        translator.model.output.bias[2] = -1e4  # never eos
+        translator.model.output.bias[2] = -1e4  # so that eos is never predicted
     export_ctranslate2(translator, folder)
     (found,) = open_engine(folder).translate_batch([["D", "e", "r"]], beam_size=1)
     assert len(found.hypotheses[0]) == 256
 
 
 def test_a_source_that_is_too_long_is_refused_there_as_well(folder):
-    """The model has never seen such positions, so an error is better than a nonsense translation."""
+    """The model was never trained on such positions, so an error is better than a nonsense translation."""
     export_ctranslate2(make_translator(max_length=8), folder)
     with pytest.raises(RuntimeError, match="position encodings"):
         open_engine(folder).translate_batch([["D"] * 8], beam_size=1)
@@ -198,7 +198,7 @@ def test_a_source_that_is_too_long_is_refused_there_as_well(folder):
     ],
 )
 def test_a_model_that_it_does_not_support_is_refused(name, attribute, value, says, folder):
-    """Without the error, the exported model would load and translate incorrectly."""
+    """Without an error, an unsupported model would load in CTranslate2 but translate incorrectly."""
     translator = make_translator(norm_first=True)
     setattr(translator.model.get_submodule(name), attribute, value)
     with pytest.raises(InputError, match=says) as refused:
@@ -228,7 +228,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, folder, monkeypatch):
     def disk_is_full(self, *_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_text", disk_is_full)  # for the last file, after the weights
+    monkeypatch.setattr("pathlib.Path.write_text", disk_is_full)  # fails at the last file, after the weights
     with pytest.raises(InputError, match="No space left"):
         export_ctranslate2(make_translator(), folder)
     assert list(tmp_path.iterdir()) == []

@@ -86,7 +86,7 @@ class TestCachedAttention:
             torch.testing.assert_close(cached.step(mixed[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
 
     def test_a_mask_hides_what_it_hides(self, attention, x):
-        """Under this mask, two tokens fed in one step must not see each other, as if each were fed alone."""
+        """With this mask, two tokens fed in one step must not see each other, just as if each were fed alone."""
         cached = CachedAttention(attention, 3)
         together = cached.step(x[:, :2], torch.eye(2, dtype=torch.bool)[None, None])
         for position in range(2):
@@ -159,7 +159,7 @@ def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
 
 
 def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpened_model, random_sources):
-    """Finished sentences cost nothing more, and steps don't repeat the projection of the memory."""
+    """Finished sentences take no more computation, and no step projects the memory again."""
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(4, batch=40)
     rows, projections = [], []
@@ -190,7 +190,7 @@ def test_dropout_is_off_no_graph_is_built_and_the_mode_is_restored(training, sha
 
 
 def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, random_sources):
-    """A position that the model doesn't have must raise an error."""
+    """Decoding beyond the model's last position must raise an error."""
     model = sharpened_model(3, eos_bonus=-100.0)
     source = random_sources(3)
     with pytest.raises(ValueError, match=r"25.*24"):
@@ -216,7 +216,7 @@ def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
 
 
 def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
-    """Decoding may rely only on names that the course prescribes: not on `n_heads`, `attend`, or a positions buffer."""
+    """Decoding may rely only on names that the course prescribes, not on `n_heads`, `attend`, or a positions buffer."""
 
     class OwnNorm(nn.Module):
         def __init__(self, norm):
@@ -273,7 +273,7 @@ def test_a_model_that_has_only_encode_and_decode_is_fed_whole_prefixes(table_mod
         assert cached_beam_search(model, source, 3, 0.6, 6) == beam_search(model, source, 3, 0.6, 6)
 
 
-@pytest.mark.filterwarnings("ignore:var")  # from a batch without rows
+@pytest.mark.filterwarnings("ignore:var")  # a batch without rows warns
 def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
     model = sharpened_model(0)
     source = random_sources(0)
@@ -284,13 +284,13 @@ def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
 @pytest.mark.parametrize("columns", [1, 7, GROUPS * 4 - 1, GROUPS * 4, 3 * GROUPS * 5 + 1, 8000])
 @pytest.mark.parametrize("k", [1, 4, 40])
 def test_greatest_are_those_of_topk(columns, k):
-    """The groups must cover every column, including the remainder, and one group may contain all k."""
+    """The groups must cover every column, including the remainder, and one group may contain all k of the greatest."""
     k = min(k, columns)
     generator = torch.Generator().manual_seed(columns + k)
     x = torch.randn(20, columns, generator=generator)
     x[0] = -torch.inf
-    x[1, -k:] += 100  # in the remainder
-    x[2, : k * GROUPS : GROUPS] += 100  # in one group
+    x[1, -k:] += 100  # the greatest are in the remainder
+    x[2, : k * GROUPS : GROUPS] += 100  # the greatest are in one group
     x[3] = x[3].round()  # many ties
     chosen = greatest(x, k)
     assert torch.equal(x.gather(1, chosen), x.topk(k).values)

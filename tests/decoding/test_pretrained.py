@@ -1,4 +1,4 @@
-"""The decoders, tested with the included model and real sentences in single precision."""
+"""Test the decoders with the included model and real sentences in single precision."""
 
 from transformer_lab.data import pad_batch
 from transformer_lab.decoding import beam_search, greedy_decode
@@ -11,7 +11,7 @@ def test_greedy_decoding_with_a_cache_is_greedy(pretrained, test2016, greedy_sha
 
 
 def test_a_sample_with_and_without_a_cache(pretrained, test2016):
-    """`benchmarks/decoding.py --all` compares all sentences."""
+    """This test compares a sample; `benchmarks/decoding.py --all` compares all sentences."""
     sample = test2016[0][::30]
     sources = [pad_batch([source], 0) for source in pretrained.tokenizer.encode_sources(sample)]
     greedy = [greedy_decode(pretrained.model, source, 60)[0] for source in sources]
@@ -21,6 +21,6 @@ def test_a_sample_with_and_without_a_cache(pretrained, test2016):
 
 
 def test_the_sentence_of_the_readme(pretrained):
-    """This is the first translation that readers see, so it must be right."""
+    """The translation in the README is the first that readers see, so it must be right."""
     translation = pretrained.translate(["Ein kleiner Junge spielt draußen mit einem Ball."])[0].lower()
     assert all(word in translation for word in ("boy", "play", "outside", "ball"))

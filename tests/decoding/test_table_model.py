@@ -24,7 +24,7 @@ def test_each_source_has_its_own_sentences():
 
 
 def test_it_notes_how_it_was_used():
-    """Checks of mode, gradients, and encoding rely on these records."""
+    """Checks of the mode, gradients, and encoding rely on what the table model records."""
     model = TableModel(TABLE, training=True)
     greedy_decode(model, torch.tensor([[9, 2], [8, 2]]), 5)
     assert model.training

@@ -44,7 +44,7 @@ def make_translator(tokenizer, seed=7, **sizes) -> Translator:
     with torch.no_grad():
         model.output.weight.mul_(4.0)
         model.output.weight[EOS] *= 2.0
-        model.output.bias[3:260] -= 20.0  # the bytes, which rarely form valid text at random
+        model.output.bias[3:260] -= 20.0  # bytes, because random ones rarely form valid text
     return Translator(model, tokenizer)
 
 
@@ -97,7 +97,7 @@ class TestTranslate:
         assert [len(ids) for ids in endless.search(SENTENCES, 2, 1.0, 7)] == [7] * len(SENTENCES)
 
     def test_leaves_the_model_as_it_was(self, untied):
-        """Validation runs the translator in the middle of training."""
+        """Validation runs the translator in the middle of training, so the model's mode must not change."""
         untied.model.train()
         first = untied.translate(SENTENCES)
         assert untied.model.training
@@ -127,7 +127,7 @@ class TestTranslate:
         assert named in message
 
     def test_exactly_max_length_is_translated(self, tokenizer):
-        """Eos counts, so one more word does not fit."""
+        """Eos counts as a token, so one more word does not fit."""
         length = len(tokenizer.encode_source("Hund Hund Hund"))
         small = make_translator(tokenizer, max_length=length)
         assert small.translate(["Hund Hund Hund"])
@@ -162,7 +162,7 @@ class TestAttention:
             torch.testing.assert_close(layer.sum(-1), torch.ones(layer.shape[:-1]))
 
     def test_a_translation_can_be_given(self, untied):
-        """The last row is the one that predicts eos, so eos itself has no row."""
+        """The last row of weights predicts eos, so eos itself has no row."""
         weights, _, target_tokens = untied.attention("Zwei Hunde.", "Two dogs.")
         assert target_tokens == untied.tokenizer.target_tokens(untied.tokenizer.encode_target("Two dogs."))[:-1]
         assert weights["decoder.layers.0.self_attention"].triu(1).eq(0).all()
@@ -197,7 +197,7 @@ class TestFolder:
         assert loaded.translate(SENTENCES) == saved.translate(SENTENCES)
 
     def test_tied_weights_are_stored_once_and_tied_again(self, tied, untied, tmp_path):
-        """Three copies would triple the file size and drift apart if training continued."""
+        """Three copies would take three times the space in the file and drift apart if training continued."""
         tied.save(tmp_path)
         with safe_open(tmp_path / "weights.safetensors", framework="pt") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118

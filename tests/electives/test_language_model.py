@@ -1,4 +1,4 @@
-"""Without these tests, a model could see its answers, or two scores could measure different things."""
+"""Without these tests, a model could see the answers, or two scores could measure different things."""
 
 import math
 
@@ -48,7 +48,7 @@ def test_with_the_mask_no_logit_depends_on_a_later_token(model):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_evaluation_mode_has_the_same_logits(norm_first):
-    """When a model generates text, without gradients, PyTorch runs different code than it does in training."""
+    """When a model generates text without gradients, PyTorch runs different code than it does in training."""
     torch.manual_seed(0)
     model = LanguageModel(30, **SMALL, norm_first=norm_first)
     tokens, hidden = torch.randint(30, (3, 8)), ~causal_mask(8)[0, 0]
@@ -94,11 +94,11 @@ def test_a_score_counts_every_character_of_the_text(length):
     assert (score.tokens, score.characters) == (length, length)
     assert score.nats == pytest.approx(expected, rel=1e-5)
     assert score.bits_per_character == pytest.approx(expected / math.log(2) / length, rel=1e-5)
-    assert model.training  # restored
+    assert model.training  # the mode is restored
 
 
 def test_bits_per_character_do_not_depend_on_the_tokens():
-    """One model's tokens are characters; the other has a token for "ab". Both assign the text the same probability."""
+    """One model's tokens are characters; the other also has "ab". Both assign the text the same probability."""
     characters = TextTokenizer(["a", "b", "\n"])
     pairs = TextTokenizer(["a", "b", "\n", "ab"], [("a", "b")])
     after = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]).log()  # rows: after a, b, newline

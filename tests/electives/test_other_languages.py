@@ -49,7 +49,7 @@ def test_nothing_leaks_through_a_real_table(real_data):
 
 
 def test_near_duplicates_leak_through_a_random_split():
-    """As the notebook says, if pairs are split individually, most near-duplicates have a copy in the training set."""
+    """As the notebook says, most near-duplicates have a copy in the training set if pairs are split individually."""
     pairs = small_chinese_pairs()
     pairs += [(english[:-1] + "!", chinese[:-1] + "！") for english, chinese in pairs[::2]]
     mixed = random.Random(0).sample(pairs, len(pairs))
@@ -58,7 +58,7 @@ def test_near_duplicates_leak_through_a_random_split():
 
 
 def test_chinese_characters_are_those_of_sacrebleu():
-    """This covers all of Unicode, including sacreBLEU's mistake with curly quotation marks."""
+    """This test covers all of Unicode, including sacreBLEU's mistake with curly quotation marks."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     expected = {character for character in characters if TokenizerZh._is_chinese_char(character)}
     assert {character for character in characters if is_chinese_character(character)} == expected
@@ -77,7 +77,7 @@ def test_split_chinese_is_sacrebleus_tokenizer():
 
 
 def test_chinese_bleu_is_sacrebleus(real_data):
-    """The hypotheses are real references, truncated."""
+    """The hypotheses are truncated versions of real references."""
     pairs = load_corpus("tatoeba_en_zh/cmn.txt.gz", "en", "zh", data_dir=real_data).test
     references = [chinese for _, chinese in pairs]
     hypotheses = [text[: max(1, len(text) * 3 // 4)] + "。" for text in references]

@@ -114,7 +114,7 @@ def test_fast_gradients_are_the_models_own(source):
 
 
 def test_the_courses_trainer_trains_it(tmp_path, monkeypatch):
-    """The training loop, tokens, decoding, and record are the same as for a Transformer."""
+    """A recurrent model has the same training loop, tokens, decoding, and record as a Transformer."""
     words = ["ein Hund", "eine Frau", "zwei Kinder", "ein Mann"]
     pairs = [(f"{one} sieht {other}", f"{one} looks {other}") for one in words for other in words] * 8
     monkeypatch.setattr(
@@ -131,4 +131,4 @@ def test_the_courses_trainer_trains_it(tmp_path, monkeypatch):
         on_log=lambda one: losses.append(one["loss"]) if one["kind"] == "step" else None,
     )  # fmt: skip
     assert losses[-1] < losses[0] / 2
-    assert record["result"]["validation_bleu"] > 30  # 0 without training
+    assert record["result"]["validation_bleu"] > 30  # it would be 0 without training

@@ -1,4 +1,4 @@
-"""Without these tests, a kill could ruin a search, processes could train the same trial, or failures could get lost."""
+"""Without these tests, a kill could ruin a search, two processes could train one trial, or failures could get lost."""
 
 import json
 import os
@@ -182,7 +182,7 @@ def children():
 
 
 def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
-    """A worker that ends with an error message must not be restarted. Its message is on stderr."""
+    """A worker that ends with an error message must not be restarted. Its message appears on stderr."""
     searching.open_folder(tmp_path, plan)
     (tmp_path / "search.db").write_text("this is no database " * 300)
     with pytest.raises(InputError, match="a worker of the search"):
@@ -243,7 +243,7 @@ def test_a_failure_counts_only_for_the_attempt_that_failed(plan, tmp_path, train
 
 
 def test_failures_are_recorded_and_the_search_goes_on(plan, tmp_path, trainer):
-    """The second failure is real: it asks torch for more memory than the machine has."""
+    """The second failure is real: the trial asks torch for more memory than the machine has."""
     errors = (DivergedError("the loss is nan at step 3"), lambda: torch.empty(2**50), MemoryError())
     trainer(fails_in_turn(*errors, torch.OutOfMemoryError("CUDA out of memory")))
     lines = []
@@ -346,7 +346,7 @@ def test_trials_are_sampled_from_the_whole_space(plan):
     rate = plan.preset.peak_rate
     assert rate / 10 <= table["peak_rate"].min() < rate / 4
     assert 4 * rate < table["peak_rate"].max() <= 10 * rate
-    assert 0.3 < (table["peak_rate"] < rate).mean() < 0.7  # on a log scale, as many are below as above
+    assert 0.3 < (table["peak_rate"] < rate).mean() < 0.7  # on a log scale, half are below this rate
     for name in ("dropout", "label_smoothing"):
         assert 0 <= table[name].min() < 0.05
         assert 0.25 < table[name].max() <= 0.3
@@ -455,7 +455,7 @@ def test_a_hyperparameter_that_decides_is_important_beyond_chance(plan):
 
 
 def test_a_hyperparameter_without_effect_is_seldom_important_beyond_chance(plan):
-    """By chance, one or two of these 24 look important. Without the shuffles, all of them would."""
+    """By chance, one or two of these 24 importances look meaningful. Without the shuffles, all of them would."""
     beyond = 0
     for seed in range(4):
         bleu = sampled(plan, 24, seed + 100)["dropout"]

@@ -6,7 +6,7 @@ from transformer_lab.electives.search_by_hand import pair_data, random_search, t
 
 
 def test_the_example_of_the_notebook():
-    """After three finished trials, a new one falls below their median after epoch 3."""
+    """After three finished trials, a fourth falls below their median after epoch 3."""
     curves = [[10, 22, 30, 33], [4, 12, 25, 31], [8, 9, 11, 12], [6, 15, 20, 40]]
     numbers = iter(range(4))
     results = random_search(lambda: {"trial": next(numbers)}, lambda one: curves[one["trial"]], 4, startup=3)
@@ -19,7 +19,7 @@ def test_the_example_of_the_notebook():
 
 
 def test_a_single_token_does_not_give_the_label_away():
-    """The notebook says that the model has to combine two tokens."""
+    """The notebook says that the model has to combine two tokens, so neither may give the label away."""
     tokens, labels = pair_data(20_000, seed=3)
     assert labels.float().mean().item() == pytest.approx(0.5, abs=0.02)
     for token in (3, 7):

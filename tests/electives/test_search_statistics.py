@@ -19,7 +19,7 @@ def test_the_expected_best_is_the_mean_over_all_samples(values, n):
 
 
 def test_the_rank_correlation_is_that_of_pandas():
-    """Both sides contain ties."""
+    """Both lists contain ties."""
     rng = np.random.default_rng(1)
     for count in (5, 20, 60):
         x, y = rng.integers(0, 6, count), rng.integers(0, 9, count)
@@ -28,7 +28,7 @@ def test_the_rank_correlation_is_that_of_pandas():
 
 
 def test_the_interval_by_hand():
-    """Ranks with a correlation of 0.8 in five runs: artanh 0.8 = 1.0986, √(1.32 / 2) = 0.8124, times 1.95996."""
+    """Five runs have a rank correlation of 0.8: artanh 0.8 = 1.0986, ± 1.95996 times √(1.32 / 2) = 0.8124."""
     correlation, low, high = correlation_interval([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])
     assert correlation == pytest.approx(0.8)
     assert low == pytest.approx(math.tanh(1.0986123 - 1.959964 * 0.8124038), abs=1e-6)

@@ -1,4 +1,4 @@
-"""Two encoders with different names for the same weights. A single wrong pair of names would change all logits."""
+"""The two encoders use different names for the same weights. A single wrong pair of names would change all logits."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The alignment error rate, compared with results computed by hand."""
+"""Compare the alignment error rate with results computed by hand."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Attention rollout, compared with results computed by hand."""
+"""Compare attention rollout with results computed by hand."""
 
 import torch
 
@@ -9,7 +9,7 @@ UPPER = torch.tensor([[0.0, 1.0], [0.0, 1.0]])
 
 
 def test_two_layers_by_hand():
-    """With residuals, the lower layer is [[.75 .25] [.5 .5]] and the upper is [[.5 .5] [0 1]], which goes on the left.
+    """With residuals, the lower layer is [[.75 .25] [.5 .5]]. The upper layer is [[.5 .5] [0 1]] and goes on the left.
 
     The other order would give [[.375 .625] [.25 .75]].
     """
@@ -24,7 +24,7 @@ def test_heads_are_averaged():
 
 
 def test_rows_add_up_to_one_where_a_query_may_attend_to_nothing():
-    """Only the residual is left for such a token, so halving the sum would lose half of it in every layer."""
+    """A token that attends to nothing keeps only its residual, and halving that would lose half of it per layer."""
     weights = torch.tensor([[[[0.0, 0.0], [0.5, 0.5]]]])
     assert torch.equal(attention_rollout(weights), torch.tensor([[1.0, 0.0], [0.25, 0.75]]))
 

@@ -25,7 +25,7 @@ def test_each_score_is_the_one_its_signature_names():
 
 @pytest.mark.parametrize("code", ["zh", "zh-TW", "zh_cn", "cmn", "ZH"])
 def test_chinese_is_scored_character_by_character(code):
-    """With 13a, a Chinese sentence is one word, and a good translation would score next to nothing."""
+    """With 13a, a Chinese sentence is a single word, so a good translation would score next to nothing."""
     hypotheses, references = ["我们今天买苹果。", "他喜欢Python。"], ["我们今天吃苹果。", "他喜欢Python。"]
     scores = score_translations(hypotheses, references, code)
     assert cased_bleu(hypotheses, references, code) == scores.bleu
@@ -75,7 +75,7 @@ def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named, 
 
 
 def test_a_difference_comes_with_an_interval():
-    """The difference is between corpus scores. One sentence in three isn't evidence, but thirty copies of it are."""
+    """The difference is between corpus scores. A single worse sentence isn't evidence, but thirty copies of it are."""
     worse = [*HYPOTHESES[:2], "Nobody is here."]
     expected = score_translations(HYPOTHESES, REFERENCES).bleu - score_translations(worse, REFERENCES).bleu
     difference, low, high = bleu_difference(HYPOTHESES, worse, REFERENCES)

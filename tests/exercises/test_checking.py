@@ -1,4 +1,4 @@
-"""`check` and its arguments: each wrong call is answered with one clear sentence."""
+"""Each wrong call of `check` is answered with one clear sentence."""
 
 import functools
 import os
@@ -112,7 +112,7 @@ def test_the_packages_answer_is_not_yours():
 
 
 def test_library_answer_is_remarked_upon():
-    """The answer is correct, so it passes, but the student must be told that it isn't their own work."""
+    """A library's answer is correct, so it passes, but the student must be told that it isn't their own work."""
     import torch.nn.functional as F
 
     def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -132,7 +132,7 @@ def test_library_answer_is_remarked_upon():
     ],
 )
 def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
-    """Tensors have the answer as a method, which has no module name in front of it."""
+    """Tensors have the answer as a method, and a call of a method names no module."""
     path = tmp_path / "cell.py"  # so that `inspect` finds the source
     path.write_text(f"import torch\ndef softmax(scores):\n    return {expression}\n", encoding="utf-8")
     names = {"__name__": "__main__"}
@@ -178,7 +178,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
 
 
 def test_a_second_mistake_does_not_hide_the_first():
-    """The scale is missing and the mask is inverted, so the report must name both."""
+    """The scale is missing and the mask is inverted, so the report must name both mistakes."""
 
     def both(query, key, value, mask=None, dropout=None):
         root = query.size(-1) ** 0.5
@@ -202,7 +202,7 @@ def test_a_mistake_is_not_named_unless_it_explains_everything():
 
 
 def test_a_wrong_version_is_shown_under_another_name(monkeypatch):
-    """Notebooks show the report on a common mistake this way. Nothing is saved or raised, even in strict mode."""
+    """Notebooks show reports on mistakes under another name. Nothing is saved or raised, even in strict mode."""
     monkeypatch.setenv("TRANSFORMER_LAB_STRICT", "1")
 
     def softmax_as_written(scores):

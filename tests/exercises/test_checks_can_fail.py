@@ -1,4 +1,4 @@
-"""Without these tests, a property check could accept any result if no mistake in the catalog fails it."""
+"""No mistake in the catalog fails these property checks, so these tests show that the checks can fail."""
 
 import pytest
 import torch

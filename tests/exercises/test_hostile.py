@@ -156,7 +156,7 @@ def test_what_went_wrong_is_said(name, subject, words):
 
 
 def test_one_exception_is_reported_once():
-    """Ten rows with the same exception would hide the one that matters."""
+    """Ten rows with the same exception would hide the row that matters."""
     report = check("softmax", raising(IndexError("out")))
     assert [result.state for result in report.checks].count("failed") == 1
     assert row(report, "two rows, each by itself").state == "not checked"
@@ -190,7 +190,7 @@ ONE_OF_EACH_KIND = ("softmax", "scaled_dot_product_attention", "warmup_rate", "b
 @pytest.mark.parametrize("result", ODD_RESULTS)
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_no_result_is_too_odd_to_be_judged(name, result):
-    """Odd results are judged both here and in a grader, which receives them from another process."""
+    """Odd results are judged both in this process and in a grader, which receives them from another process."""
     exercise = exercises()[name]
 
     def odd(*arguments, **named):
@@ -344,7 +344,7 @@ def assert_threads_end(before: set[threading.Thread]) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_stopped_thread_is_gone():
-    """A loop that kept running unnoticed would make the notebook half as fast."""
+    """If the loop kept running unnoticed, the notebook would be half as fast."""
     before = set(threading.enumerate())
     run_limited([loop := lambda: loop_swallowing(None)])
     assert loop

@@ -1,4 +1,4 @@
-"""Checks in a real notebook kernel, which runs one cell after another."""
+"""Run checks in a real notebook kernel, one cell after another."""
 
 import os
 import re

@@ -23,7 +23,7 @@ from transformer_lab.exercises.harnesses import harness_from_source, harness_sou
 from transformer_lab.exercises.judgment import judge, observe_all
 from transformer_lab.exercises.observation import observe, same_data
 
-# A notebook uses seed 0; a grader samples its own, so every seed has to work: TRANSFORMER_LAB_SEEDS=20 tries more.
+# A notebook uses seed 0; a grader samples a seed, so every seed has to work. TRANSFORMER_LAB_SEEDS=20 tries more.
 SEEDS = range(int(os.environ.get("TRANSFORMER_LAB_SEEDS", "2")))
 EXERCISES = list(exercises().values())
 CHECKS = [(exercise, check) for exercise in EXERCISES for check in exercise.checks]
@@ -50,7 +50,7 @@ def name_of(value) -> str:
 
 
 def each(pairs):
-    """Make one test per pair, named after both."""
+    """Make one test per pair, named after the exercise and its part."""
     return pytest.mark.parametrize(("exercise", "part"), pairs, ids=[f"{a.name}-{name_of(b)}" for a, b in pairs])
 
 
@@ -90,7 +90,7 @@ def test_answer_gets_everything(exercise, seed):
 
 @each(PROBES)
 def test_expected_value_depends_on_the_seed(exercise, part):
-    """A grader uses its own inputs. If the result never changed or depended only on sizes, a fixed table could pass."""
+    """A grader uses its own inputs. If a result never changed or depended only on sizes, a fixed table could pass."""
     expected = []
     for seed in range(5):
         inputs = exercise.inputs(part, seed)
@@ -118,7 +118,7 @@ def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
 
 @every_exercise
 def test_empty_answer_is_not_attempted(exercise):
-    """An unwritten answer is not a mistake."""
+    """An unwritten answer counts as not attempted and not as a mistake."""
     from transformer_lab.authoring import stub
 
     names = dict(vars(sys.modules[exercise.answer.__module__]))
@@ -130,7 +130,7 @@ def test_empty_answer_is_not_attempted(exercise):
 
 @each(PROBES)
 def test_no_constant_passes_a_probe(exercise, part):
-    """Only correct values earn points. A result that doesn't depend on the inputs, or repeats one, earns nothing."""
+    """Only correct values earn points. A result that ignores the inputs, or repeats one of them, earns nothing."""
     for seed in SEEDS:
         inputs = exercise.inputs(part, seed)
         expected = observe(exercise.answer, exercise.harness(part), inputs, 0).value
@@ -242,8 +242,8 @@ def test_inputs_are_small_and_repeatable(exercise):
 def test_reports_are_the_same_in_another_process():
     """A report must not depend on hash values, memory addresses, or the order of earlier checks.
 
-    Each exercise reports on the first mistake in its catalog. Only each notebook's first exercise searches for the
-    explanation, because the search takes most of the time and uses the same code for all.
+    Each exercise reports on the first mistake in its catalog. Only the first exercise of each notebook
+    searches for the explanation, because the search takes most of the time and uses the same code for all.
     """
     program = """
 import sys, json
@@ -267,7 +267,7 @@ for exercise in (reversed if __name__ == "__main__" else list)(exercises().value
 
 
 def test_every_notebook_has_its_exercises():
-    """Each name belongs to exactly one notebook, so that `progress` counts it once."""
+    """Each exercise's name belongs to exactly one notebook, so that `progress` counts it once."""
     names = [exercise.name for found in notebooks().values() for exercise in found]
     assert len(names) == len(set(names)) == len(EXERCISES)
 

@@ -55,7 +55,7 @@ def test_page_is_well_formed_and_has_headings_and_a_table():
 
 
 def test_the_students_text_stays_text():
-    """An exception's message or a name can contain anything."""
+    """An exception's message or a name can contain anything, even HTML."""
 
     def softmax(scores):
         raise ValueError("<script>alert(1)</script> & `code`")

@@ -39,7 +39,7 @@ def test_a_comprehension_keeps_its_names_to_itself(monkeypatch, text, bound, rea
 
 
 def test_a_sum_of_thousands_is_read(monkeypatch):
-    """`ast.unparse` would overflow the stack."""
+    """On such a long sum, `ast.unparse` would overflow the stack."""
     monkeypatch.setattr(scopes, "COMPREHENSIONS_ARE_SCOPES", False)
     bound, read = global_names(f"x = {'+'.join('a' * 2000)}\n[q for q in b]")
     assert "x" in bound

@@ -49,7 +49,7 @@ def survives(exercise, variant) -> bool:
 
 @every_exercise
 def test_every_variant_fails_or_is_known_to_be_equivalent(exercise):
-    """If no check catches a variant, either it's equivalent or the checks have a hole."""
+    """A variant that no check catches is either equivalent to the answer or reveals a gap in the checks."""
     listed = equivalent().get(exercise.name, {})
     surviving = {change_of(variant) for variant in variants_of(exercise) if survives(exercise, variant)}
     unexpected = surviving - listed.keys()

@@ -30,7 +30,7 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
-    """The whole course relies on this: outputs and gradients match even if query, key, and value differ in shape.
+    """The whole course relies on attention: outputs and gradients match even if query, key, and value differ in shape.
 
     Heat maps show the weights, so the weight of a hidden key must be exactly 0, not just small.
     """
@@ -46,7 +46,7 @@ def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
 
 
 def test_a_query_that_may_attend_to_nothing():
-    """Filling with -inf alone would produce NaN here, and one NaN in a gradient ruins all of a model's weights."""
+    """If scores were only filled with -inf, the result would be NaN, and a single NaN ruins every weight."""
     query, key, value = inputs()
     mask = torch.ones(BATCH, 1, QUERY, KEY).bool()
     mask[0, :, 2] = False
@@ -58,13 +58,13 @@ def test_a_query_that_may_attend_to_nothing():
     torch.testing.assert_close(weights[~hidden].sum(-1), torch.ones(int((~hidden).sum())))
     gradients = torch.autograd.grad(output.square().sum() + weights.square().sum(), (query, key, value))
     assert all(gradient.isfinite().all() for gradient in gradients)
-    assert all((gradient[1] == 0).all() for gradient in gradients)  # nothing attended to, nothing to learn
+    assert all((gradient[1] == 0).all() for gradient in gradients)  # a query that attends to nothing has no gradient
     assert all((gradient[0] != 0).any() for gradient in gradients)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 def test_extreme_scores_stay_finite(dtype):
-    """Filling with -1e9 overflows in half precision, and -1e4 is above the second query's allowed score of -28,800."""
+    """Filling with -1e9 overflows in half precision, and -1e4 exceeds the second query's allowed score of -28,800."""
     query = torch.tensor([[[120.0] * 4, [-120.0] * 4]], dtype=dtype, requires_grad=True)
     key = torch.tensor([[[120.0] * 4, [-120.0] * 4]], dtype=dtype)
     value = torch.eye(2, dtype=dtype)[None]
@@ -169,7 +169,7 @@ def test_agrees_with_torchs_multihead_attention(mask, dtype, tolerance, randomiz
 
 
 def test_attention_happens_in_one_call_of_attend_with_positional_arguments():
-    """The recorder, the fused kernel, and every check replace this function and rely on how it is called."""
+    """The recorder, the fused kernel, and every check replace `attend` and rely on how it is called."""
     attention = MultiHeadAttention(12, HEADS, dropout=0.5)
     calls = []
 

@@ -57,7 +57,7 @@ def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tol
     fused, nothing = fused_attention(*tensors, mask)
     assert nothing is None
     if mask is not None:
-        assert (weights.sum(-1) == 0).any()  # the hard case is included
+        assert (weights.sum(-1) == 0).any()  # a query that sees no key is included
     expected = with_gradients(explicit, tensors)
     assert all(tensor.isfinite().all() for tensor in expected)
     torch.testing.assert_close(with_gradients(fused, tensors), expected, atol=tolerance, rtol=0)
@@ -91,7 +91,7 @@ def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tol
 
 
 def test_set_attention_reaches_every_attention():
-    """Missing one module would silently make a fused run slow or a recorded run incomplete."""
+    """Missing one attention module would silently make a fused run slow or a recorded run incomplete."""
     model = small_model()
     assert set(attending_modules(model)) == ATTENTIONS
     assert all(module.attend is scaled_dot_product_attention for module in attending_modules(model).values())
@@ -107,7 +107,7 @@ def test_a_model_without_the_hook_is_refused():
 
 
 def test_a_copy_of_a_model_has_an_attention_of_its_own():
-    """Averaging and compiling copy models. A copy must keep its kernel without sharing it with the original."""
+    """Averaging and compiling copy a model. A copy must keep its kernel without sharing it with the original."""
     model = small_model()
     set_attention(model, fused_attention)
     twin = copy.deepcopy(model)
@@ -157,7 +157,7 @@ def test_fused_attention_comes_back_even_after_an_exception():
 
 
 def test_nested_recordings():
-    """No attention may still have a recorder at the end, or it would keep storing weights."""
+    """At the end, no attention module may still have a recorder, which would keep storing weights."""
     model = small_model()
     with record_attention(model) as outer:
         with record_attention(model) as inner:
@@ -171,7 +171,7 @@ def test_nested_recordings():
 
 
 def test_no_module_keeps_weights():
-    """The weights of a long batch are the largest tensors of all, so only the dictionary may hold them."""
+    """The weights of a long batch are the largest tensors of all, so only the returned dictionary may hold them."""
     model = small_model()
     with record_attention(model) as weights:
         model(SOURCE, TARGET)

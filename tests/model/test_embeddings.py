@@ -20,7 +20,7 @@ def test_padding_is_zero_and_learns_nothing():
 
 @pytest.mark.parametrize("d_model", [2, 6, 512])
 def test_sinusoids_follow_the_formula(d_model, dtype):
-    """Even at high positions, every entry matches section 3.5, computed in Python's own float64, up to rounding."""
+    """Even at high positions, every entry matches section 3.5 (computed in Python's own float64) to within rounding."""
     encoding = sinusoidal_encoding(512, d_model)
     assert encoding.shape == (512, d_model)
     assert encoding.dtype == dtype

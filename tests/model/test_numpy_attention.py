@@ -23,7 +23,7 @@ def test_softmax_works_along_the_last_axis_of_any_shape():
 
 
 def test_attention_agrees_with_the_torch_version():
-    """Notebook 01 builds both and says that they are the same formula. Here the values' width differs from d_k."""
+    """Notebook 01 builds both versions and says that their formula is the same. Here, the values are wider than d_k."""
     random = np.random.default_rng(0)
     query, key, value = random.normal(size=(2, 3, 4)), random.normal(size=(2, 5, 4)), random.normal(size=(2, 5, 6))
     expected = scaled_dot_product_attention(*map(torch.from_numpy, (query, key, value)))

@@ -26,7 +26,7 @@ def test_layer_norm_agrees_with_torch(spread, eps, dtype, tolerance, with_gradie
 
 
 def test_layer_norm_of_a_constant_is_the_bias():
-    """Without eps, this would divide by zero. A padding vector before positions are added is such a case."""
+    """Without eps, a constant vector would cause a division by zero. A padding vector without positions is constant."""
     x = torch.full((2, 4), 7.0, requires_grad=True)
     output = LayerNorm(4)(x)
     assert torch.equal(output, torch.zeros(2, 4))
@@ -54,13 +54,13 @@ def test_a_residual_connection_drops_the_output_of_its_sublayer(norm_first, rand
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_the_sublayer_is_called_once(norm_first):
-    """Calling it twice would sample dropout twice, record twice, and take twice as long."""
+    """Calling the sublayer twice would sample dropout twice, record weights twice, and take twice as long."""
     calls = []
     ResidualConnection(4, norm_first=norm_first)(torch.randn(2, 3, 4), lambda x: calls.append(x) or x)
     assert len(calls) == 1
 
 
 def test_post_norm_is_the_default():
-    """The paper's LayerNorm(x + Sublayer(x)), section 3.1."""
+    """The default is the paper's LayerNorm(x + Sublayer(x)) from section 3.1."""
     residual, x = ResidualConnection(4), torch.randn(2, 3, 4)
     torch.testing.assert_close(residual(x, torch.sin), residual.norm(x + torch.sin(x)))

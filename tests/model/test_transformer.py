@@ -82,7 +82,7 @@ parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transfo
 @parity
 @norms
 def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize, transplant, with_gradients):
-    """From token ids to logits and back to both embeddings: this one test covers every part of the paper's model.
+    """This one test covers every part of the paper's model, from token ids to logits and back to both embeddings.
 
     nn.Transformer lacks embeddings, the scale, positions, and the output layer, so the test adds them around it.
     """
@@ -112,7 +112,7 @@ def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize,
 def test_stacks_agree_with_torchs_transformer(
     masked, norm_first, dtype, tolerance, randomize, transplant, with_gradients
 ):
-    """The encoder and the decoder without embeddings: outputs and the gradients of both inputs must match."""
+    """Without embeddings, the encoder's and the decoder's outputs and the gradients of both inputs must match."""
     ours = randomize(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
     source, target = padded(SOURCES), padded(TARGETS)
@@ -146,7 +146,7 @@ def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first,
 @kernels
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
-    """Check the gradient of the decoder's input. A model that looks ahead has a perfect loss and can't translate."""
+    """Check the gradient of the decoder's input. A model that looks ahead has a perfect loss but can't translate."""
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
     model = randomize(Transformer(config))
     set_attention(model, attend)
@@ -164,7 +164,7 @@ def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
 
 @kernels
 def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
-    """Fixed-size batches are filled up with rows of padding, and a NaN in one of them would reach every weight."""
+    """Fixed-size batches are filled up with rows of padding, and a NaN in one such row would reach every weight."""
     model = randomize(Transformer(small_config()))
     set_attention(model, attend)
     source, target = padded([SOURCES[0], [PAD]]), padded([TARGETS[0], [PAD]])
@@ -176,7 +176,7 @@ def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
 
 
 def test_forward_is_encode_then_decode(randomize):
-    """Decoding calls the two halves and training calls forward, so both must give the same result, without a shift."""
+    """Decoding calls the two halves and training calls forward, so both must give the same result with no shift."""
     model = randomize(Transformer(small_config()))
     source, target = padded(SOURCES), padded(TARGETS)
     memory, source_mask = model.encode(source)
@@ -198,7 +198,7 @@ def test_padding_follows_the_config(randomize):
 
 
 def test_three_way_tying_shares_one_parameter():
-    """Code that ties nothing is a classic bug, and only the size of the checkpoint reveals it."""
+    """Weights that seem tied but aren't are a classic bug, and only the size of the checkpoint reveals it."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB))
     untied = counted(model)
     tie_embeddings(model)  # the exercise calls it on a finished model, and `Transformer` calls it if `tie` is set
@@ -212,7 +212,7 @@ def test_three_way_tying_shares_one_parameter():
 
 
 def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
-    """The averaged checkpoint and the best model so far are copies."""
+    """The averaged checkpoint and the best model so far are copies of a model."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
     twin = copy.deepcopy(model)
     assert twin.source_embedding.embedding.weight is twin.output.weight
@@ -246,7 +246,7 @@ def test_the_formula_counts_what_the_model_has():
     ids=["base", "big"],
 )
 def test_the_papers_models_have_the_papers_size(config, count, millions):
-    """Table 3, with the 37,000 shared byte pairs of section 5.1. The paper rounds and doesn't say what it counts."""
+    """Table 3 has the sizes; section 5.1 has 37,000 shared tokens. The paper rounds and doesn't say what it counts."""
     with torch.device("meta"):  # counts parameters without allocating a gigabyte
         model = Transformer(config)
     assert count_parameters(config) == counted(model) == count
@@ -278,7 +278,7 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xav
 
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_first_values(tie):
-    """Matrices start as Xavier, biases as 0, embeddings as N(0, 1/d_model), and padding as 0, even if tied."""
+    """Matrices start with Xavier, biases with 0, embeddings with N(0, 1/d_model), and padding with 0, even if tied."""
     vocab, d_model = 2000, 64
     model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
     initialize_parameters(model)  # calling it twice does no harm
@@ -300,7 +300,7 @@ def test_first_values(tie):
 @norms
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_an_untrained_model_guesses_among_all_tokens(tie, norm_first):
-    """The initial loss is ln(vocab) plus half the logits' variance, measured as 0.1 untied and 0.4 to 0.6 tied.
+    """The initial loss is ln(vocab) plus half the logits' variance: 0.1 for untied models and 0.4 to 0.6 for tied ones.
 
     With torch's own N(0, 1) for embeddings, a tied model would start at 28 instead of 7.4.
     """
@@ -395,7 +395,7 @@ def test_gradients_reach_every_parameter(tie, norm_first, randomize):
     ("other", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25), (torch.float64, 1e-5)], ids=str
 )
 def test_a_model_runs_in_other_precisions(other, allowed, randomize):
-    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3; measured: 0.009 and 0.09."""
+    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3. Errors measure 0.009 and 0.09."""
     model = randomize(Transformer(small_config())).eval()
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
@@ -406,7 +406,7 @@ def test_a_model_runs_in_other_precisions(other, allowed, randomize):
 
 @kernels
 def test_training_under_bfloat16_autocast(attend, randomize):
-    """The trainer computes products in bfloat16, but sums around them and all gradients in float32. Measured: 0.04."""
+    """The trainer computes products in bfloat16, but sums and all gradients in float32. The measured error is 0.04."""
     model = randomize(Transformer(small_config()))
     set_attention(model, attend)
     source, target = padded(SOURCES), padded(TARGETS)
@@ -445,7 +445,7 @@ def test_training_under_bfloat16_autocast(attend, randomize):
     ids=str,
 )
 def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
-    """The message names both values. torch itself would divide by zero, raise something else, or fail an hour later."""
+    """The error names both values. Without it, torch would divide by zero, raise another error, or fail much later."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011 the message is compared as a whole
         Transformer(small_config(**changes))
     assert str(raised.value).startswith(message)

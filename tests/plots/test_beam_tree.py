@@ -122,7 +122,7 @@ def test_a_step_shows_what_was_tried_and_not_kept(speaker, cut_off):
 
 
 def test_alpha_decides_only_at_the_end(speaker):
-    """The penalty only chooses from the last beam. It doesn't change the boxes or the scores."""
+    """The length penalty only chooses from the last beam. It changes neither the boxes nor the scores."""
     one, other = (draw_beam(speaker, "x", beam_size=3, alpha=alpha) for alpha in (0.0, 2.0))
     assert scores(one) == scores(other) != []
     assert texts(one) != texts(other)
@@ -161,7 +161,7 @@ def test_every_control_draws_what_it_says(explorer):
 
 
 def test_the_example_sentence_of_notebook_11_is_still_right():
-    """The notebook says that beam search finds a better translation than greedy decoding."""
+    """Notebook 11 says that beam search finds a better translation of its example than greedy decoding does."""
     from transformer_lab.plots.beam_tree import search
 
     translator, sentence = load_pretrained(), "Eine Frau sieht einem Boot auf dem See zu."

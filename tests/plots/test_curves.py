@@ -61,7 +61,7 @@ TIMED = [record | {"seconds": 60.0 * record["epoch"]} for record in RECORDS if r
 
 
 def test_runs_side_by_side_share_their_axes(cut_off):
-    """Each run has its own color, line style, and marker in the shared axes, and the alt text describes it."""
+    """Each run has its own color, line style, and marker in the shared axes, and the alt text describes each run."""
     yours = [TIMED[0] | {"validation_loss": 4.5, "seconds": 6.0}]
     figure = compare_trainings({"recorded": [*RECORDS[:2], *TIMED], "yours": yours, "not begun": []})
     loss, bleu, minutes = figure.axes

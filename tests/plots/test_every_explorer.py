@@ -74,7 +74,7 @@ def test_no_explorer_is_left_out():
 
 
 def other_values(control) -> list:
-    """Return values other than the current one. The last differs from the first."""
+    """Return values other than the current one. The last value differs from the first."""
     if isinstance(control.value, bool):
         return [not control.value, control.value, not control.value]
     if hasattr(control, "options"):
@@ -236,7 +236,7 @@ def test_two_explorers_of_one_model_do_not_move_each_other(translator):
 
 
 def test_an_exception_raised_later_is_shown_in_place_of_the_picture():
-    """When a timer redraws in a notebook, its traceback is not shown, and the old figure could pass for the new one."""
+    """Notebooks don't show the traceback of a redraw by a timer, so the old figure could be mistaken for a new one."""
 
     def draw(width=3):
         if width > 3:

@@ -15,7 +15,7 @@ from transformer_lab.plots.figures import as_png, page_axes
 
 
 def test_no_exported_name_is_hidden_by_a_module():
-    """Importing `plots.influence` would set an attribute of that name, so the function could not be found lazily."""
+    """Importing a module `plots.influence` would set that attribute, which would hide a function of the same name."""
     modules = {path.stem for path in Path(plots.__file__).parent.glob("*.py")}
     assert modules & set(plots.__all__) == set()
     assert plots.MODULES.keys() <= modules
@@ -30,7 +30,7 @@ def test_a_png_has_the_size_of_the_figure_and_its_text(tmp_path, translator):
     figure = draw_attention(translator, "Ein Hund rennt")
     save_figure(figure, tmp_path / "new folder" / "map.PNG")
     with Image.open(tmp_path / "new folder" / "map.PNG") as image:
-        assert image.size == pytest.approx([192 * side for side in figure.get_size_inches()], abs=1)  # whole dots
+        assert image.size == pytest.approx([192 * side for side in figure.get_size_inches()], abs=1)  # whole pixels
         assert image.text["Description"] == figure.get_label()
 
 

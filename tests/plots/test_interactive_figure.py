@@ -50,7 +50,7 @@ def test_the_picture_comes_before_the_slow_work_and_again_after_it():
         slider.value = 3
         while len(pictures) < 2:
             await asyncio.sleep(PAUSE)
-        slider.value = 0  # has been measured
+        slider.value = 0  # 0 was measured before
         await asyncio.sleep(PAUSE + 2 * REST)
         return pictures
 

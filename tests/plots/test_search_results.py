@@ -104,7 +104,7 @@ def test_an_interval_over_zero_is_gray_and_the_intervals_are_yours(trials, cut_o
 
     figure = draw_correlations(trials, interval)
     assert len(asked) == 6
-    bars = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2][:5]  # smoothing never changed
+    bars = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2][:5]  # smoothing was always the same
     judged = trials.dropna(subset="bleu")
     for name, bar in zip(HYPER_PARAMETERS, bars, strict=False):
         _, low, high = correlation_interval(judged[name], judged["bleu"])

@@ -30,7 +30,7 @@ def test_the_peak_is_where_the_formula_has_it(d_model, warmup_steps, factor, cut
 
 
 def test_the_schedule_that_is_drawn_is_the_readers():
-    """If your schedule confuses min and max, the figure shows it."""
+    """If your schedule confuses min and max, the figure shows the mistake."""
     figure = draw_warmup(rate=lambda step, d_model, warmup_steps: 1 / step)
     assert marked(figure.axes[0]) == (1, 1.0)
 
@@ -58,7 +58,7 @@ def test_the_loss_that_is_drawn_is_the_readers():
 
 
 def test_drawing_does_not_need_gradients_to_be_on():
-    """You can draw inside `torch.no_grad`, for example after an evaluation."""
+    """Readers can draw inside `torch.no_grad`, for example after an evaluation."""
     with torch.no_grad():
         assert draw_label_smoothing().axes
 

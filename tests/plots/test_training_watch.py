@@ -1,4 +1,4 @@
-"""Without these tests, a run could continue after Stop, or fail silently."""
+"""Without these tests, a run could continue after a click on Stop, or fail silently."""
 
 import threading
 

@@ -420,8 +420,8 @@ def aligned(caption: Caption, german_index: int) -> list[str]:
 
 
 def test_the_grammar_produces_the_shipped_corpus():
-    """Sentences must be traceable to the grammar, so that they can be corrected there. This compares the text and not
-    the file, because another version of the xz library may compress the same text to different bytes."""
+    """Sentences must be traceable to the grammar, so that they can be corrected there. The test compares the text and
+    not the file, because another version of the xz library may compress the same text to different bytes."""
     assert corpus_text() == lzma.decompress(FILE.read_bytes()).decode()
 
 
@@ -458,7 +458,7 @@ def test_sentences_are_their_tokens_with_normal_spacing(sample):
 
 
 def test_nouns_agree_with_their_articles_adjectives_and_prepositions(sample):
-    """The most important test: "dem kleinen Jungen", "mit großen Hunden", "ins alte Haus", with no other endings."""
+    """This is the main test: endings must agree, as in "dem kleinen Jungen", "mit großen Hunden", "ins alte Haus"."""
     seen = Counter()
     for caption in sample:
         words = words_of(caption)

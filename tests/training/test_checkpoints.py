@@ -33,7 +33,7 @@ def test_average_is_taken_in_float64_and_keeps_dtype_and_inputs():
     averaged = average_checkpoints(states)
     assert averaged["weight"].dtype == torch.float16
     assert averaged["weight"].item() == 2052 / 4
-    assert averaged["steps"].item() == 3  # an integer, so the last checkpoint's value
+    assert averaged["steps"].item() == 3  # an integer keeps the last checkpoint's value
     averaged["steps"] += 1
     averaged["weight"] += 1
     for state, copy in zip(states, before, strict=True):
@@ -113,7 +113,7 @@ MOMENT, STEP = "optimizer.exp_avg.output.bias", "optimizer.step.output.bias"
     ids=["too small", "a number", "too many steps", "integers", "missing", "of unknown parameters"],
 )
 def test_damaged_moments_are_refused(tmp_path, change, says):
-    """Torch's fused Adam reads as many values as the parameter has, so a wrong shape would crash the process silently.
+    """Torch's fused Adam reads a moment for each value of the parameter, so a wrong shape would crash the process.
 
     Moments that belong to no parameter are ignored.
     """

@@ -1,4 +1,4 @@
-"""The fast path must compute the same as the paper's code: a fast but wrong gradient would train a worse model."""
+"""The fast path must compute the same gradients as the paper's code; wrong ones would train a worse model."""
 
 import shutil
 from dataclasses import replace
@@ -53,7 +53,7 @@ def plain_gradients(model: nn.Module, batch, smoothing: float):
 
 
 @pytest.mark.parametrize("pieces", [512, 7])
-@pytest.mark.parametrize("device_type", ["cpu", "cuda"])  # the kernels' device; both compute on the CPU
+@pytest.mark.parametrize("device_type", ["cpu", "cuda"])  # whose kernels to use; both run on the CPU
 @pytest.mark.parametrize("changes", [{}, {"tie": False}, {"norm_first": True}])
 def test_gradients_are_those_of_the_plain_step(changes, device_type, pieces, monkeypatch):
     monkeypatch.setattr(OutputLayerLoss, "tokens_at_a_time", pieces)
@@ -114,7 +114,7 @@ def test_an_update_with_consistency_is_the_same_on_both_paths():
             norms.append(norm)
     assert losses[2:] == [pytest.approx(parts, rel=1e-4) for parts in losses[:2]]  # float32
     assert norms[2:] == pytest.approx(norms[:2], rel=1e-4)
-    assert losses[0][1] == pytest.approx(3 * losses[0][0], rel=0.5)  # it has three times as many tokens
+    assert losses[0][1] == pytest.approx(3 * losses[0][0], rel=0.5)  # its batch has three times as many tokens
 
 
 def relative_error(gradients, expected) -> float:
@@ -173,7 +173,7 @@ def test_parts_of_a_batch_add_up_and_the_copy_follows_the_model():
 
 
 def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
-    """Many small operations would keep a GPU waiting. Dropout remains torch's own, which is a single kernel there."""
+    """Many small operations would keep a GPU waiting. Dropout remains torch's own, a single kernel on a GPU."""
     model = small_model(dropout=0.1)
     set_attention(model, fused_attention)
     kernels = {"cpu": (ByteDropout, unfused_attention), "cuda": (nn.Dropout, fused_attention)}
@@ -187,7 +187,7 @@ def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
 
 
 def test_an_attention_of_ones_own_computes_the_gradients():
-    """If you replace attention or choose the paper's formula, the gradients must come from your function."""
+    """If you replace attention or choose the paper's formula, the gradients must come from the function you chose."""
     called = []
 
     def own(query, key, value, mask=None, dropout=None):

@@ -51,7 +51,7 @@ def two_passes():
 
 
 def test_consistency_loss_is_the_one_computed_by_hand():
-    """One token, two words, no smoothing: -log P is log 2 and log 4/3, and the divergences are those of two coins."""
+    """One token has two possible values, so -log P is log 2 and log 4/3, and the divergences are those of two coins."""
     first = torch.tensor([[[0.0, 0.0]]], dtype=torch.float64)  # P = (1/2, 1/2)
     second = torch.tensor([[[math.log(3), 0.0]]], dtype=torch.float64)  # Q = (3/4, 1/4)
     p_to_q = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
@@ -72,7 +72,7 @@ def test_consistency_is_half_of_the_papers_loss():
             to_q, to_p = F.kl_div(q.log(), p, reduction="sum"), F.kl_div(p.log(), q, reduction="sum")
             total += -p[label].log() - q[label].log() + 3.0 * (to_q + to_p) / 2
     loss = consistency_loss(first, second, labels, 0.0, PAD, consistency=3.0)
-    torch.testing.assert_close(loss, total / 5 / 2, atol=1e-12, rtol=0)  # 5 real tokens; half
+    torch.testing.assert_close(loss, total / 5 / 2, atol=1e-12, rtol=0)  # 5 real tokens; half of the sum
 
 
 def test_two_passes_that_agree_have_the_loss_of_one():
@@ -82,7 +82,7 @@ def test_two_passes_that_agree_have_the_loss_of_one():
 
 
 def test_the_gradient_of_consistency_is_that_of_differences_and_flows_into_both_passes():
-    """If one pass were detached, only the other one would move."""
+    """If one pass were detached, only the other pass would get a gradient."""
     first, second, labels = two_passes()
     first.requires_grad_()
     second.requires_grad_()

@@ -16,7 +16,7 @@ from transformer_lab.training.distributed import choose_device, join_workers
     ("name", "device"), [(None, "cuda:3"), ("cuda", "cuda:3"), ("cuda:1", "cuda:1"), ("cpu", "cpu")]
 )
 def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
-    """If every process put its model on the first GPU, they would share its memory and leave the others idle."""
+    """If every process put its model on the first GPU, they would share that GPU's memory and leave the others idle."""
     chosen = []
     monkeypatch.setenv("LOCAL_RANK", "3")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
@@ -27,7 +27,7 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
 
 @pytest.mark.parametrize("name", ["cuda:99", "gpu"])
 def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
-    """The check comes before a folder is created, so that no half-finished run gets in the way of the next one."""
+    """The device is checked before a folder is created, so that no half-finished run blocks the next one."""
     message = f"^this torch cannot compute on {name} here: choose another device, such as cpu$"
     with pytest.raises(InputError, match=message):
         train("tour", tmp_path / "run", device=name)

@@ -1,4 +1,4 @@
-"""The script that creates and compares records: its output goes into tables, and other runs are compared with it."""
+"""Test the script that creates and compares records, because its output goes into tables and other runs rely on it."""
 
 import json
 import math
@@ -160,14 +160,14 @@ def test_the_tail_of_students_t_is_that_of_the_tables(record_script, t, freedom,
 
 
 def test_welch_is_the_one_computed_by_hand(record_script):
-    """Means 3 and 1, variances 1 and 4, three seeds each: error² = 5 / 3, 2.94 degrees of freedom."""
+    """With means 3 and 1, variances 1 and 4, and three seeds each, error² is 5 / 3, with 2.94 degrees of freedom."""
     new, old = [2.0, 3.0, 4.0], [-1.0, 1.0, 3.0]
     freedom = (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
     expected = record_script.upper_tail(2 / math.sqrt(5 / 3), freedom)
     assert freedom == pytest.approx(2.941, abs=1e-3)
     assert record_script.better_by_chance(new, old) == pytest.approx(expected)
     assert record_script.better_by_chance(old, new) == pytest.approx(1 - expected)
-    # Against a single figure, it is the one-sample t-test: t = 1 / √(1 / 3), 2 degrees of freedom.
+    # Compared with a single figure, it is a one-sample t-test: t = 1 / √(1 / 3), 2 degrees of freedom.
     assert record_script.better_by_chance(new, [2.0]) == pytest.approx(record_script.upper_tail(math.sqrt(3), 2))
     assert record_script.better_by_chance([3.0], old) is None
 
@@ -181,7 +181,7 @@ def test_options_bring_back_a_recorded_preset(record_script):
 
 
 def test_a_preset_and_the_options_that_make_it_are_of_one_kind(record_script):
-    """`train laptop --consistency 5 …` trains the same as `train gpu`, so the record of `gpu` may include it as a seed.
+    """`train laptop --consistency 5 …` is the same as `train gpu`, so the record of `gpu` may include it as a seed.
     """
     gpu = PRESETS["gpu"]
     options = replace(

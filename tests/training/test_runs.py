@@ -52,7 +52,7 @@ def assert_same_run(folder, finished_run):
 
 
 def test_a_run_learns_and_leaves_a_model_that_translates(finished_run, tiny_preset):
-    """Later commands work with this folder, and its record must suffice to repeat the run."""
+    """Later commands work with a run's folder, whose record must suffice to repeat the run."""
     losses = [loss for _, loss in steps_of(finished_run)]
     assert losses[-1] < losses[0] - 1.5  # in nats; it starts near 6, the logarithm of the vocabulary size
     assert Translator.load(finished_run).translate(["Der Hund sieht den Ball."])[0].startswith("The")
@@ -123,7 +123,7 @@ trainer.train(preset, sys.argv[2], on_log=on_log)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
 @pytest.mark.parametrize("where", ["in the middle of epoch 2", "between the two files of epoch 2"])
 def test_a_killed_run_that_is_resumed_equals_the_uninterrupted(where, tiny_preset, finished_run, tmp_path):
-    """Moments, the step count, the batch order, or random states that are not restored would change the weights."""
+    """If Adam's moments, the step, the batch order, or the random states weren't restored, the weights would differ."""
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", CHILD, json.dumps(asdict(tiny_preset)), str(folder), where]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -163,7 +163,7 @@ def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, t
 
 
 def test_a_finished_run_without_its_checkpoints_stays_as_it_is(tiny_preset, finished_run, tmp_path):
-    """Checkpoints are large and often deleted: the run must not train again and overwrite its metrics and weights."""
+    """Checkpoints are large and often deleted. A finished run must not train again and overwrite its results."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     for gone in (folder / "checkpoints" / "latest.safetensors", folder / "checkpoints"):
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
@@ -197,7 +197,7 @@ def test_a_damaged_record_is_one_line(tiny_preset, finished_run, tmp_path, text,
 
 @pytest.mark.parametrize("facts", [{}, [], {"epoch": "1"}, None])
 def test_a_checkpoint_that_does_not_say_how_far_the_run_came(tiny_preset, finished_run, tmp_path, facts):
-    """Such a checkpoint is rejected; epochs would otherwise be counted from zero, starting from trained weights."""
+    """If such a checkpoint were accepted, the run would start from trained weights but count its epochs from zero."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     tensors, known = load_tensors(folder / "checkpoints" / "latest.safetensors")
     save_tensors(folder / "checkpoints" / "latest.safetensors", tensors, known | facts if facts else facts)
@@ -290,7 +290,7 @@ def test_a_wrong_folder_is_refused_before_the_corpus_is_loaded(tiny_preset, fini
 
 
 class WithSavedTable(Transformer):
-    """A common way to write the model: the table of positions is a buffer in the state dict."""
+    """A model written in a common way, with the table of positions as a buffer in the state dict."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -368,7 +368,7 @@ def test_a_refused_run_leaves_nothing_and_long_pairs_are_left_out(tiny_preset, t
         with pytest.raises(InputError, match=says):
             train(replace(tiny_preset, **change), tmp_path)
     result = train(replace(tiny_preset, max_length=10, epochs=1), tmp_path)["result"]
-    assert result["left_out_training_pairs"] == 114  # the ones with "am frühen Morgen"
+    assert result["left_out_training_pairs"] == 114  # the pairs with "am frühen Morgen"
     assert 0 < result["left_out_validation_pairs"] < 60
     assert f"{result['left_out_validation_pairs']} of " in capsys.readouterr().err
 
@@ -458,7 +458,7 @@ def test_only_training_pairs_are_tokenized_anew_in_each_epoch(respelling_preset,
 
 
 def test_pairs_whose_new_tokens_would_be_too_long_keep_the_old_ones(respelling_preset, tmp_path):
-    """Split into characters, most sentences exceed the model's limit. They must be kept with their old tokens."""
+    """When split into characters, most sentences exceed the model's limit. They must be kept with their old tokens."""
     run = run_without_training(replace(respelling_preset, bpe_dropout=1.0, max_length=30), tmp_path / "run")
     spelled = list(zip(*run.encode_epoch(1), strict=True))
     usual = list(zip(run.train_pairs.sources, run.train_pairs.targets, strict=True))

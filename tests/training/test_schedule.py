@@ -18,7 +18,7 @@ def test_warmup_rate_is_the_papers_formula(step, rate):
 
 
 def test_step_zero_has_the_rate_of_step_one():
-    """0 to the power of -0.5 would divide by zero."""
+    """At step 0, raising the step to the power of -0.5 would divide by zero."""
     assert warmup_rate(0, 512, 4000) == warmup_rate(1, 512, 4000) > 0
 
 

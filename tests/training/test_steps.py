@@ -71,7 +71,7 @@ def test_evaluate_counts_every_token_the_same():
     parts = evaluate(model, [one_batch(sources[:9], targets[:9]), one_batch(sources[9:], targets[9:])])
     assert parts == pytest.approx(whole, rel=1e-5)  # float32 sums in a different order
     assert whole[1] == pytest.approx(math.exp(whole[0]))
-    assert model.training  # restored; dropout was off, or the two would differ
+    assert model.training  # the mode is restored; with dropout on, the two would differ
     with pytest.raises(ValueError, match="no token"):
         evaluate(model, [])
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
 
 
 def test_bfloat16_products_give_nearly_the_same_loss():
-    """Without autocast, the loss would be identical; with bfloat16 in the softmax, too, it would be far worse."""
+    """Without autocast, the losses would be equal; with bfloat16 in the softmax, too, they would differ far more."""
     batch = one_batch(*sentences(6))
     losses = [
         update_weights(model, [batch], with_optimizer(model), PRESET, precision, ALONE).read()[0][0]

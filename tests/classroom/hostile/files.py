@@ -1,4 +1,7 @@
-"""Files that are not notebooks, and notebooks that are damaged or forged: `name: function that takes the solution`."""
+"""Files that are not notebooks, and damaged or forged notebooks.
+
+Each entry is `name: function that takes the solution`.
+"""
 
 import copy
 import io
@@ -41,7 +44,7 @@ def _of(notebook: Notebook, exercise: str) -> dict[str, Any]:
 
 
 def twice(notebook: Notebook) -> bytes:
-    """Return a notebook in which two cells have the same ID. The last one counts, and it is wrong."""
+    """Return a notebook in which two cells have the same ID. The second cell counts, and its answer is wrong."""
     cell = copy.deepcopy(_of(notebook, "causal_mask"))
     cell["source"] = "def causal_mask(length, device=None):\n    return torch.ones(1, 1, length, length).bool()"
     notebook["cells"].append(cell)
@@ -100,7 +103,7 @@ def crowded(notebook: Notebook) -> bytes:
 
 
 def lone_surrogates(notebook: Notebook) -> bytes:
-    """Return the notebook with an answer that contains text that JSON can represent but UTF-8 cannot."""
+    """Return the notebook with an answer whose text JSON can represent but UTF-8 cannot."""
     _of(notebook, "causal_mask")["source"] += "\nx = '\ud800 \udfff'"
     return json.dumps(notebook).encode()
 

@@ -1,6 +1,6 @@
-"""Honest students' submissions, each in its own style, right and wrong: `name: (notebook, cells, marks)`.
+"""Honest students' submissions, some right and some wrong, each in its own style.
 
-Exercises that are not listed were not attempted.
+Each entry is `name: (notebook, cells, marks)`. Exercises that are not listed were not attempted.
 """
 
 MASKS = {

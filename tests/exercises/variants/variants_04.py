@@ -9,7 +9,7 @@ from torch import nn
 
 
 class EmbeddingByOneHot(nn.Module):
-    """Different initialization, lookup by matrix multiplication, and padding that is masked in each call."""
+    """Initialize differently, look vectors up by matrix multiplication, and mask padding in each call."""
 
     def __init__(self, vocab_size, d_model, pad_id):
         super().__init__()
@@ -125,7 +125,7 @@ class PositionsOnTheFly(nn.Module):
 
 
 class PositionsByEmbedding(nn.Module):
-    """A fixed table, looked up by position with torch's embedding function."""
+    """Look up positions in a fixed table with torch's embedding function."""
 
     def __init__(self, d_model, dropout=0.0, max_length=512):
         super().__init__()

@@ -52,7 +52,7 @@ class LayerWithNamedFunction(nn.Module):
 
 
 class LayerByKernels(nn.Module):
-    """All operations are torch's own functions; the mask is additive."""
+    """Use torch's own functions for every operation, and an additive mask."""
 
     def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()
@@ -83,7 +83,7 @@ class LayerByKernels(nn.Module):
 
 
 class StackOfCopies(nn.Module):
-    """Identical initial weights are allowed."""
+    """Copy one layer, because identical initial weights are allowed."""
 
     def __init__(self, n_layers, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()

@@ -55,7 +55,7 @@ class LayerWithNamedFunctions(nn.Module):
 
 
 class LayerByKernels(nn.Module):
-    """All operations are torch's own functions; the masks are additive."""
+    """Use torch's own functions for every operation, and additive masks."""
 
     def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()
@@ -90,7 +90,7 @@ class LayerByKernels(nn.Module):
 
 
 class StackOfCopies(nn.Module):
-    """Identical initial weights are allowed."""
+    """Copy one layer, because identical initial weights are allowed."""
 
     def __init__(self, n_layers, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()

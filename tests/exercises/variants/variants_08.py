@@ -92,7 +92,7 @@ def tied_to_a_new_parameter(model):
 
 
 def tied_by_module(model):
-    """Sharing one embedding object between both sides also shares the weight."""
+    """Share one embedding object between both sides, which also shares its weight."""
     source, target = model.source_embedding.embedding, model.target_embedding.embedding
     if source.weight.size() != target.weight.size():
         raise ValueError("sizes differ")
@@ -133,7 +133,7 @@ class TransformerInSteps(nn.Module):
 
 
 class TransformerWithCausalMaskOnly(TransformerInSteps):
-    """Because padding is on the right, a causal mask alone keeps real words from seeing it."""
+    """Use only a causal mask, which hides padding from real words because padding is on the right."""
 
     def decode(self, target, memory, source_mask):
         x = self.positional_encoding(self.target_embedding(target))

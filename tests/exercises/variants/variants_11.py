@@ -228,7 +228,7 @@ class CacheInOneTensor:
 
 
 class CacheWithRoom(nn.Module):
-    """A module that has room for a fixed number of tokens and computes one head at a time."""
+    """Reserve room for a fixed number of tokens, and compute one head at a time."""
 
     ROOM = 16
 

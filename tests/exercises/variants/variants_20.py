@@ -98,13 +98,13 @@ class EncoderSorted(nn.Module):
 
 
 class EncoderPackedTimeFirst(nn.Module):
-    """Pack with time first, which makes no difference once packed, and leave an odd width to torch."""
+    """Pack with time first, which makes no difference after packing, and don't check for an odd width."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
         self.embedding = TokenEmbedding(vocab_size, d_model, pad_id)
         sizes = d_model, d_model // 2, n_layers
-        self.gru = nn.GRU(*sizes, bidirectional=True, batch_first=True, dropout=dropout)  # torch warns
+        self.gru = nn.GRU(*sizes, bidirectional=True, batch_first=True, dropout=dropout)  # torch warns about dropout
         self.drop, self.pad_id = nn.Dropout(dropout), pad_id
 
     def forward(self, source):

@@ -10,7 +10,7 @@ from torch import nn
 def pairs_by_unfold(tokens, length):
     if tokens.numel() < length + 1:
         raise ValueError("too short")
-    windows = tokens.unfold(0, length + 1, length)  # each begins with the last label of the previous one
+    windows = tokens.unfold(0, length + 1, length)  # each window begins with the previous one's last label
     return windows[:, :-1], windows[:, 1:]
 
 
@@ -123,7 +123,7 @@ def refuse(prompt, temperature):
 
 @torch.no_grad()
 def sample_by_inverse(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-    """Sample with a uniform number and cumulative probabilities, and keep a list."""
+    """Sample with a uniform number and cumulative probabilities, and keep the tokens in a list."""
     refuse(prompt, temperature)
     mode = model.training
     model.train(False)

@@ -52,7 +52,7 @@ def search_with_a_pruner_of_its_own(sample, train, trials, startup=5, warmup=1):
 
 
 def search_by_best_score(sample, train, trials, startup=5, warmup=1):
-    """Compare the best score so far, as Optuna does. Startup counts all trials, because none has been pruned yet."""
+    """Compare best scores, as Optuna does. Startup counts every trial, because no startup trial is pruned."""
     results = []
     for number in range(trials):
         hyperparameters = sample()
@@ -90,7 +90,7 @@ def best_by_numpy(values, n):
 def best_by_steps(values, n):
     """Start with the smallest value, and add each step to the next value, weighted by a probability.
 
-    It is the probability that the best run exceeds the value below the step.
+    The weight is the probability that the best run exceeds the value below the step.
     """
     ordered = sorted(values)
     if not ordered or n < 1:

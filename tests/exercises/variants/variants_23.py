@@ -58,7 +58,7 @@ def split_by_merging_sets(pairs, held_out, seed):
 
 
 def split_by_sorting(pairs, held_out, seed):
-    """Sort by source and give equal neighbors the smallest label, then do the same by target, until none changes."""
+    """Sort by source and give equal neighbors the smallest label; then do so by target, until no label changes."""
     keys = [tuple(map(letters_and_digits, pair)) for pair in pairs]
     labels, before = list(range(len(pairs))), None
     while labels != before:
