@@ -353,7 +353,8 @@ def about_training(training: Mapping[str, Any]) -> str:
 
 Each time per update is the mean of {last["measured_updates"]} updates in {training["precision"]}, with
 {training["machine"]["threads"]} threads; the configurations take turns. The time per epoch is an estimate: the time per
-update multiplied by the number of updates, without validation. All models share a single vocabulary, built from all the pairs.
+update multiplied by the number of updates, without validation. All models share a single vocabulary, built from all
+the pairs.
 
 {table(("pairs", "target tokens", "updates per epoch", "ms per update", "s per epoch", "µs per target token"), pairs)}
 With {last["pairs"] / first["pairs"]:.2f} times as many pairs and
@@ -430,7 +431,7 @@ def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
             else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} · 10¹² operations per update (counted)"
         )
         if of_optimizer := training["flops_of_the_optimizers_of_presets"][preset]:
-            step += f"; the optimizer step, which every GPU performs in full, takes {of_optimizer / 1e12:.2f} · 10¹²"
+            step += f"; the optimizer step takes {of_optimizer / 1e12:.2f} · 10¹² operations, all of them on every GPU"
         head = ("link", "GPUs", "ms per update", "ms to sum gradients", "speed-up", "efficiency")
         sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters, {step}.\n\n{table(head, rows)}")
     links = ", ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())

@@ -589,7 +589,7 @@ def test_hostile_texts(kind):
     assembled = handed_in(notebook)
     assert {name: assembled.sources[name] for name in EXERCISES[1:]} == {name: ANSWERS[name] for name in EXERCISES[1:]}
     if kind == "surrogates":
-        remark = "2 cells contained characters that aren't text (lone surrogates): they show as �."
+        remark = "2 cells contained characters that aren't text (lone surrogates): they are shown as �."
         assert remark in assembled.remarks
     elif kind != "white space":
         assert assembled.sources["softmax"] == HOSTILE[kind]

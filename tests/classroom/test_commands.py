@@ -163,7 +163,7 @@ def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
     assert lab("grade", folder).warnings == ""
     assert lab("grade", folder / "Ada", folder / "Bob").warnings == ""  # two sections of a class are fine
     (line,) = lab("grade", *sorted(folder.iterdir())).warnings.splitlines()
-    assert "each is read as a whole class" in line
+    assert "each path is read as a whole class" in line
     assert str(folder) in line
 
 

@@ -183,7 +183,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
                 ATTENTION,
                 answer(f"query @ key\n    {marker}"),
                 [],
-                [f"it contains `{marker}`, a marker of the course's own solution"],
+                [f"it contains `{marker}`, a marker from the course's own solution"],
             )
             for marker in ("### BEGIN SOLUTION", "### END SOLUTION")
         ),

@@ -151,12 +151,12 @@ def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
     """A teacher might run `release 03 --out .` in a repository, or in a handout folder after adding to its page."""
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "README.md").write_text("# My class")
-    with pytest.raises(InputError, match=r"README\.md was not released there, or was changed since: move it"):
+    with pytest.raises(InputError, match=r"README\.md was not released there, or has been changed since: move it"):
         release("03", tmp_path / "repository", course)
     assert [path.name for path in (tmp_path / "repository").iterdir()] == ["README.md"]
     page = release("03", tmp_path / "handout", course)[1]
     page.write_text(page.read_text() + "Hand in by Friday.")
-    with pytest.raises(InputError, match=r"README\.md was not released there, or was changed since"):
+    with pytest.raises(InputError, match=r"README\.md was not released there, or has been changed since"):
         release("04", tmp_path / "handout", course)
     assert page.read_text().endswith("Hand in by Friday.")
     assert not (tmp_path / "handout" / "04_embeddings.ipynb").exists()

@@ -94,9 +94,9 @@ BROKEN = [
 ]
 LONG_SENTENCE = "a sentence longer than `max_length` doesn't silently get a wrong result"
 REMARKED = [
-    ("PositionalEncoding", LONG_SENTENCE, WithoutNumbers, "does not name both numbers"),
+    ("PositionalEncoding", LONG_SENTENCE, WithoutNumbers, "doesn't name both numbers"),
     ("TokenEmbedding", "tried: a `pad_id` outside the vocabulary", AnyPad, "raises nothing"),
-    ("train_step", "gradients left over from before the first step", gradients_left, "gradients left over from before"),
+    ("train_step", "gradients left over from before the first step", gradients_left, "Gradients left over from before"),
 ]
 
 

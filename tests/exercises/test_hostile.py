@@ -459,7 +459,7 @@ def test_a_half_written_class_is_attempted():
 
     report = check(SingleHeadAttention)
     assert report.state == "failed"
-    assert "Part of it is not written yet" in str(report)
+    assert "Part of it isn't written yet" in str(report)
 
 
 @pytest.mark.parametrize("body", ["...", "pass", "'''docstring'''", "raise NotImplementedError", "return None"])

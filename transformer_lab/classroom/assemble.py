@@ -137,7 +137,7 @@ def _read_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) ->
         repaired += bool(surrogates)
     if repaired:
         remarks.append(
-            f"{plural(repaired, 'cell')} contained characters that aren't text (lone surrogates): they show as �."
+            f"{plural(repaired, 'cell')} contained characters that aren't text (lone surrogates): they are shown as �."
         )
     return cells
 

@@ -409,7 +409,7 @@ def _roster_warnings(present: Attendance) -> list[str]:
     groups = (
         (f"{ABSENT}: {len(absent)} of the {plural(present.listed, 'student')} on the roster", absent),
         (f"not on the roster: {plural(len(present.unlisted), 'student')}", present.unlisted),
-        ("matched by number, although the name differs", present.doubtful),
+        ("matched by number, even though the name differs", present.doubtful),
     )
     warnings = [f"{title}: {_shortened(people, separator='; ')}" for title, people in groups if people]
     if present.is_of_others:

@@ -240,7 +240,7 @@ def _solution_flags(exercise: Exercise, source: str) -> list[str]:
     if exceeds_chance and _is_solution_text(exercise, source):
         return ["it is identical to the course's own solution"]
     if markers:
-        return [f"it contains `{markers[0]}`, a marker of the course's own solution"]
+        return [f"it contains `{markers[0]}`, a marker from the course's own solution"]
     form = _form(source)
     is_like_ours = form is not None and form.nodes >= MIN_NODES and form == _form(_answer_text(exercise))
     return ["except for names and comments, it is the course's own answer"] if is_like_ours else []

@@ -102,7 +102,7 @@ def _refuse_to_overwrite(path: Path, text: str, released: set[str | None]) -> No
     if not path.exists() or path.read_bytes() == text.encode():
         return
     if hashlib.sha256(path.read_bytes()).hexdigest() not in released:
-        raise InputError(f"{path} was not released there, or was changed since: move it, or choose another folder")
+        raise InputError(f"{path} was not released there, or has been changed since: move it, or choose another folder")
 
 
 def _entry(name: str, text: str, course: Course) -> dict[str, Any]:
