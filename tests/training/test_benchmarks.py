@@ -32,7 +32,7 @@ def test_training_is_measured_against_a_plainer_one(against, tmp_path):
     ("arguments", "says"),
     [
         (["decoding.py", "nothere"], "decoding.py: there is no folder nothere: give the folder of a trained model"),
-        (["training.py", "--device", "gpu"], "training.py: this torch cannot compute on gpu here: choose another device"),
+        (["training.py", "--device", "gpu"], "training.py: this torch cannot compute on gpu here: choose"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(arguments, says):
