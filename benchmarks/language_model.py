@@ -2,9 +2,9 @@
 
     python benchmarks/language_model.py [--steps 500] [--text captions]
 
-All three are trained on the same text, which is the English side of `captions` unless you name a file, and evaluated on
-the same characters from its validation split. Prints the scores, and writes them to `results/language_model.json` with
-the loss curves and some samples.
+All three are trained on the same text and evaluated on the same characters from its validation split. The text is the
+English side of `captions` unless you name a file. Prints the scores and writes them to `results/language_model.json`,
+along with the loss curves and some samples.
 """
 
 import argparse

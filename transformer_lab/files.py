@@ -49,7 +49,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
 
     Args:
         path: The file to replace. If it is a link, the link is replaced.
-        sync: Wait until the file is on the disk, so that it survives a power failure right afterwards.
+        sync: Wait until the file is on the disk, so that it survives a power failure right afterward.
 
     Raises:
         InputError: The folder cannot be written, or the disk is full. The old file is unchanged.
@@ -152,12 +152,12 @@ def clean(text: str) -> str:
 
 
 def on_screen(text: str) -> str:
-    """Return `text` on one line, without escapes, line ends, or changes of direction, which a terminal would act on."""
+    """Return `text` on one line, replacing escapes, line ends, and anything else that a terminal might act on."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a unique, readable file or folder name for each student, safe on every system."""
+    """Return a unique, readable file or folder name for each student. It is safe on every operating system."""
     chosen: dict[str, str] = {}
     used: set[str] = set()
     for name in sorted(set(names)):

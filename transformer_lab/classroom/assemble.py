@@ -264,7 +264,7 @@ class _Plan:
             cell.defines = cell.names.binds & original.exercises.keys()
 
     def _choose_answers(self) -> None:
-        """Choose the cell that counts for each exercise: the last cell that defines it, or else the exercise's own."""
+        """Choose the cell that counts for each exercise: the last cell that defines it, or else its own cell."""
         for name, exercise in self.original.exercises.items():
             if definitions := self._definitions(exercise):
                 self.answers[name] = definitions[-1]

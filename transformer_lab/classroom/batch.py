@@ -318,7 +318,7 @@ def _grade_all(
 ) -> Iterator[SubmissionResult]:
     """Yield a result for each submission, even if some of them crash the grader.
 
-    Students take turns: everyone's first file is graded before anyone's second file. That way, a student with many
+    Students take turns: everyone's first file is started before anyone's second file. That way, a student with many
     files doesn't delay the others.
     """
     files: Counter[str] = Counter()
@@ -394,7 +394,7 @@ def _warnings(entries: Sequence[Entry], run: GradingRun) -> list[str]:
 
 
 def _lost_points(entries: Sequence[Entry], before: dict[tuple[str, str], Entry]) -> list[str]:
-    """Return a warning about students who lost points because they submitted a different file this time, if any."""
+    """Return a warning about students who lost points because they submitted a different file this time."""
     lower = [
         f"{entry.student} ({entry.notebook}, {earlier.result.earned:g} -> {entry.result.earned:g})"
         for entry in entries
