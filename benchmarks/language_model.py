@@ -39,7 +39,7 @@ SETTINGS = [{"temperature": 0}, {"temperature": 0.5}, {}, {"temperature": 1.5}, 
 
 
 def averaged_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Compute the loss of the model that averages: the mean over positions predicts only the token after the window."""
+    """Compute the averaging model's loss. Its mean over positions predicts only the token after the window."""
     logits = model(inputs, ~causal_mask(inputs.size(1))[0, 0]).mean(dim=1)
     return F.cross_entropy(logits, labels[:, -1])
 

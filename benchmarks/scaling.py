@@ -308,7 +308,7 @@ def passes_of(preset: Preset) -> int:
 
 
 def flops_of_optimizer(preset: Preset, vocabulary: int) -> int:
-    """Count the FLOPs of the matrix products in one Muon step, which every process repeats in full; Adam has none."""
+    """Count the FLOPs of a Muon step's matrix products, which every process repeats in full. Adam has none."""
     if preset.optimizer != "muon":
         return 0
     optimizer = build_optimizer(Transformer(config_of(preset, vocabulary)), preset)

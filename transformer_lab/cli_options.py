@@ -85,7 +85,7 @@ class Command(typer.core.TyperCommand):
 
 
 def unwrap(text: str) -> str:
-    """Join the lines of each paragraph, except those that start with a backspace (\\b), which tells Typer not to."""
+    """Join the lines of each paragraph. If it starts with a backspace (\\b), keep them, because Typer does so, too."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 

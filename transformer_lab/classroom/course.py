@@ -32,7 +32,7 @@ class Course:
 
     @classmethod
     def find(cls) -> "Course":
-        """Return the course that comes with this package, or else the one in the current folder.
+        """Return the course that comes with this package. If there is none, return the one in the current folder.
 
         Raises:
             InputError: Neither the package nor the current folder has a `notebooks` folder.

@@ -26,7 +26,7 @@ FEEDBACK = {  # shown to a student if there is no report
 
 
 def feedback_text(result: ExerciseResult) -> str:
-    """Return an exercise's report and the remarks for the student, without the instructor's flags."""
+    """Return an exercise's report and the remarks for the student, excluding the instructor's flags."""
     report = result.report or FEEDBACK.get(result.state, "")
     remarks = [f"Remark: {remark}" for remark in result.remarks if remark not in " ".join(report.split())]
     text = "\n\n".join(filter(None, [report, *remarks]))

@@ -179,7 +179,7 @@ class Gradebook:
         return [Person(*row) for row in self._query("SELECT name, number FROM roster ORDER BY place")]
 
     def last_run(self) -> GradingRun | None:
-        """Return the last run, ignoring those that regraded a single exercise."""
+        """Return the last run, ignoring runs that regraded a single exercise."""
         rows = self._query(
             "SELECT id, finished, version, sources, seed, paths FROM runs "
             "WHERE only_exercise = '' ORDER BY id DESC LIMIT 1"

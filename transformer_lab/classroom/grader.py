@@ -47,10 +47,10 @@ class Grader:
 
     Args:
         limits: Limits for each submission.
-        jobs: How many submissions to grade at once; if None, as many as there are processors.
+        jobs: How many submissions to grade at once. If None, one for each processor.
         require_sandbox: Whether to run students' code only in a sandbox. If False, it may run with your permissions.
-        seed: Secret seed of the graded inputs; random if None.
-        course: The course with its notebooks; if None, the one in the package's own checkout.
+        seed: Secret seed of the graded inputs. If None, it is random.
+        course: The course with its notebooks. If None, the one in the package's own checkout.
 
     Raises:
         InputError: A sandbox is required but cannot be created.

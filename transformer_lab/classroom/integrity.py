@@ -178,7 +178,7 @@ def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
 
 
 def _banned_strings(source: str, banned: Iterable[str]) -> list[tuple[int, str]]:
-    """Return string constants that equal a banned name, with their lines: `methodcaller("softmax")` calls it."""
+    """Return string constants that equal a banned name, each with its line: `methodcaller("softmax")` calls one."""
     tree = syntax_tree(source)
     answers = {answer.rpartition(".")[2] for answer in banned} - {""}
     nodes = list(ast.walk(tree)) if tree else []
@@ -304,7 +304,7 @@ class _Form:
 def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[str, ...]]]:
     """Return groups of students whose answers to an exercise are nearly the same, as `(exercise, students)`.
 
-    Variable names, comments, docstrings, annotations, and imports may differ; in larger answers, one statement may
+    Variable names, comments, docstrings, annotations, and imports may differ. In larger answers, one statement may
     differ, too. Small answers are ignored.
 
     Args:

@@ -127,7 +127,7 @@ class _Request:
 
 
 class Kernel:
-    """A kernel, with the methods that nbval calls on its `RunningKernel`.
+    """A kernel that has the methods nbval calls on its `RunningKernel`.
 
     Args:
         package: Folder of the stubbed package.

@@ -40,11 +40,11 @@ ETC = (
 
 
 class SandboxError(Exception):
-    """This machine cannot create a sandbox; the message says why."""
+    """Raised if this machine cannot create a sandbox. The message says why."""
 
 
 class Sandbox:
-    """Namespaces kept alive by a waiting `cat`. When it ends, so does every process that has entered them.
+    """Namespaces kept alive by a waiting `cat`. When `cat` ends, so does every process that has entered them.
 
     `cat` is their first process, so no signal from inside can end it. It has the seccomp filter, too, because an
     ordinary user's processes can write to each other's memory (`test_every_process_in_it_has_the_filter`).

@@ -204,7 +204,7 @@ def _crash_kinds(observations: Iterable[Observation]) -> set[str]:
 def _scored(
     exercise: Exercise, secret: Report, public: Report | None, crash_kinds: set[str], remarks: tuple[str, ...]
 ) -> ExerciseResult:
-    """Return the result for the secret inputs, with a report that mentions only the public ones."""
+    """Return the result for the secret inputs, with a report that mentions only the public inputs."""
     state = secret.state
     if state == "failed" and "time" in crash_kinds:
         state = "timed out"

@@ -490,7 +490,7 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
 
 
 def _guess_notebook(candidate: _Candidate) -> str:
-    """Guess the notebook without parsing the file, from an exercise's ID or else from the file's name."""
+    """Guess the notebook from an exercise's ID or else from the file's name, without parsing the file."""
     match = re.search(rb'"exercise-\w{1,80}"', candidate.content)
     return match[0].decode(errors="replace") if match else candidate.file.parts[-1]
 

@@ -169,7 +169,7 @@ def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
 
 
 def _stuck(graded: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the students stuck on each exercise. They passed the ones before it in its notebook, but not this one."""
+    """Return who is stuck on each exercise. Students are stuck on a notebook's first exercise that they didn't pass."""
     stuck: dict[str, list[tuple[str, str]]] = {}
     for entry in graded:
         first = next((result for result in entry.result.exercises if result.state != "passed"), None)
