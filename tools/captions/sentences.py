@@ -143,7 +143,7 @@ class Clause:
         return [*start, *subject, *self._middle(), (verb.piece, verb.prefix)]
 
     def verb_last(self) -> Layout:
-        """Return a subordinate clause. In a relative clause, the pronoun is the subject and `subject.pieces` is empty."""
+        """Return a subordinate clause. In a relative clause, its subject is a pronoun; `subject.pieces` is empty."""
         verb = self.verb
         return [(verb.piece, verb.reflexive), *_german(*self.subject.pieces), *self._middle(), (verb.piece, verb.final)]
 

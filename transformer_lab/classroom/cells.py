@@ -16,7 +16,7 @@ SHORT_CHARACTERS = 4_000  # ordinary cells are shorter, and the names in hundred
 MAX_MAGICS = 20  # per cell, because IPython's transformer rereads the whole cell for each of them
 LONGEST_MAGIC = 2_000  # characters; some of the transformer's patterns take quadratic time
 
-# Parsing hostile text can raise these errors. It may contain null bytes, lone surrogates, or thousands of brackets.
+# Hostile text can raise these errors when parsed. It may contain null bytes, lone surrogates, or thousands of brackets.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, IndexError)
 
 PYTHON_MAGICS = ("time", "timeit", "prun", "capture")  # these run Python in the notebook's own namespace

@@ -178,7 +178,7 @@ def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
 
 
 def _banned_strings(source: str, banned: Iterable[str]) -> list[tuple[int, str]]:
-    """Return string constants that equal a banned name, each with its line: `methodcaller("softmax")` calls one."""
+    """Return string constants that equal a banned name, each with its line, as in `methodcaller("softmax")`."""
     tree = syntax_tree(source)
     answers = {answer.rpartition(".")[2] for answer in banned} - {""}
     nodes = list(ast.walk(tree)) if tree else []
