@@ -5,8 +5,8 @@
 
 `--against default-kernel`, the default, is the same model in float32 with torch's default attention kernel, on the same
 batches. `--against nn-transformer` and `--against marian` are `torch.nn.Transformer` and Hugging Face's `MarianMTModel`
-(`pip install transformers`). Both match the preset in size, use its batches, and are trained with torch's fused Adam, in
-float32 or, with `--autocast`, in bfloat16. `--against plain-loop` is the loop in most tutorials: attention computed
+(`pip install transformers`). Both match the preset in size, use its batches, and are trained with torch's fused Adam,
+in float32 or, with `--autocast`, in bfloat16. `--against plain-loop` is the loop in most tutorials: attention computed
 step by step as in its formula, masks built in every step, float32 without TF32, Adam in a Python loop over the
 parameters, 128 random sentences per batch regardless of their length, and `loss.item()` after each step. With
 consistency training, the preset makes two passes for each pass of the plain loop.
