@@ -6,8 +6,8 @@ The plain loop runs `beam_search` on one sentence at a time, without a cache. Th
 `Translator.translate`. Both use the same weights, the same attention kernel, a beam of 4, and the same limits, and they
 should produce the same translations. The plain loop translates an evenly spaced sample of the test set (with `--all`,
 the whole set). Its mean time per sentence is compared with that of `translate` on all 1,000 sentences. The two
-alternate, so that any other load on the machine affects both. Prints both times and their ratio, and writes them to
-`results/decoding.json`, or to `results/decoding_cuda.json` on a GPU.
+versions alternate, so that any other load on the machine affects both. Prints both times and their ratio, and writes
+them to `results/decoding.json`, or to `results/decoding_cuda.json` on a GPU.
 """
 
 import argparse

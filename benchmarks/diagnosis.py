@@ -29,13 +29,13 @@ SAMPLE = 12  # wrong answers per exercise
 
 
 def compiled(wrong: Any) -> Any:
-    """Return the function or class that a wrong version defines, or None if it defines none or fails to run."""
+    """Return the function or class that a wrong version defines. If it defines none or fails to run, return None."""
     with suppress(Exception):
         return wrong.subject
 
 
 def measure(name: str) -> dict[str, float]:
-    """Return how many seconds an exercise's failing checks take, and how many the check of its answer takes."""
+    """Return how many seconds it takes to check an exercise's wrong answers, and how many to check its right one."""
     from transformer_lab.exercises import exercises, run_check
     from transformer_lab.exercises.catalogue import mistakes_of
     from transformer_lab.exercises.edits import joined

@@ -74,7 +74,7 @@ class Memory:
     """Measure the peak memory of the grader's processes, in bytes, while the `with` block runs.
 
     `grader` counts this process, its workers, and the processes from which they fork kernels; `all` also includes the
-    kernels. Shared memory is counted once. Both are 0 if the system does not report it.
+    kernels. Shared memory is counted once. If the system does not report memory use, both are 0.
     """
 
     def __enter__(self) -> "Memory":

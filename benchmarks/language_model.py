@@ -2,9 +2,9 @@
 
     python benchmarks/language_model.py [--steps 500] [--text captions]
 
-All three are trained on the same text, which is the English side of `captions` unless you name a file, and evaluated on
-the same characters from its validation split. Prints the scores, and writes them to `results/language_model.json` with
-the loss curves and some samples.
+All three are trained on the same text and evaluated on the same characters from its validation split. The text is the
+English side of `captions` unless you name a file. Prints the scores and writes them to `results/language_model.json`,
+along with the loss curves and some samples.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SETTINGS = [{"temperature": 0}, {"temperature": 0.5}, {}, {"temperature": 1.5}, 
 
 
 def averaged_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Compute the loss of the model that averages: the mean over positions predicts only the token after the window."""
+    """Compute the averaging model's loss. Its mean over positions predicts only the token after the window."""
     logits = model(inputs, ~causal_mask(inputs.size(1))[0, 0]).mean(dim=1)
     return F.cross_entropy(logits, labels[:, -1])
 

@@ -10,8 +10,8 @@ missing. The measurements go to `results/DATE_languages/NAME.json`, which does n
 An interrupted run continues after its last finished epoch.
 
 The goals: 50 BLEU for `en_fr` on test2016, and 20 for `en_zh` on its 1,000 held-out pairs. There is no goal for the TED
-sample, which has 20,000 pairs from talks on all kinds of topics: it is too small to train a usable translator, and its
-score shows how far it falls short.
+sample, which has 20,000 pairs from talks on all kinds of topics. It is too small to train a usable translator, and its
+score shows how far the translator falls short.
 """
 
 import argparse

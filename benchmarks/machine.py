@@ -1,4 +1,4 @@
-"""Functions shared by all benchmark scripts, which describe the machine and report input errors."""
+"""Functions shared by all benchmark scripts: they describe the machine and report input errors."""
 
 import os
 import platform

@@ -5,7 +5,7 @@
     python benchmarks/record.py collect RUN RUN RUN --name laptop             make a record from finished runs
     python benchmarks/record.py compare results/NEW results/OLD
 
-`replay` trains a model for each seed in `runs/`, with the command a reader would type. It skips finished runs and
+`replay` trains a model in `runs/` for each seed, with the command a reader would type. It skips finished runs and
 resumes interrupted ones. `replay` and `collect` then translate every test set and write a new folder in `results/`:
 `record.json` and `README.md` with the figures, and for each seed its log, metrics, full configuration, and
 translations. `compare` tests whether the new mean beats the old one (Welch's t-test over seeds) and whether the new
@@ -59,7 +59,7 @@ def newest_record(results: Path) -> Path:
 
 
 def training_options(preset: Mapping[str, Any]) -> list[str]:
-    """Return the options that turn the current preset of that name into `preset`, which may predate some fields.
+    """Return the options that turn the current preset of that name into `preset`, which may lack newer fields.
 
     Raises:
         InputError: There is no preset with that name.
@@ -87,8 +87,8 @@ def train_seed(
     """Train with one seed, as a reader would, and save the command's output and run time in the run's folder.
 
     Raises:
-        InputError: The folder contains a different kind of run, or the command failed; the last line of its output says
-            why.
+        InputError: The folder contains a different kind of run, or the command failed. If it failed, the message ends
+            with the last line of its output.
     """
     begun = (folder / "training.json").exists()
     if begun and "result" in (earlier := read_json(folder / "training.json")):
@@ -187,9 +187,9 @@ def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float | None:
-    """Return the seconds from the start of the command until validation BLEU reached `bleu`, or None.
+    """Return the seconds from the start of the command until validation BLEU reached `bleu`.
 
-    After each epoch, BLEU is measured with greedy decoding; at the end, with beam search.
+    If it never did, return None. After each epoch, BLEU is measured with greedy decoding; at the end, with beam search.
     """
     for record in read_metrics(folder / "metrics.jsonl"):
         if record["kind"] != "step" and (record["validation_bleu"] or 0.0) >= bleu:
@@ -410,7 +410,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
 
 
 def replay(arguments: argparse.Namespace) -> Path:
-    """Train the requested preset, or the newest record's, and write its record."""
+    """Train the requested preset, and write its record. By default, use the newest record's preset."""
     alpha = DEFAULT_ALPHA
     if arguments.preset:
         if wrong := [change for change in arguments.set if "=" not in change]:

@@ -4,10 +4,10 @@
     python benchmarks/recurrent.py --only-times    time an epoch again, after a run on a busy machine
 
 By default, the number of epochs is chosen so that all training runs together take about `--minutes` minutes on this
-machine, based on timings made before they start. All models see the same tokens in the same number of updates. The
-course's trainer trains every model in float32, and each model translates the 2016 test sentences greedily. Writes BLEU,
-BLEU by sentence length, BLEU on a thousand training sentences, training time per epoch, and the heat maps of two
-sentence pairs. For a quick trial, use `--corpus captions`, which takes only seconds.
+machine. The script estimates that time from a few updates before it trains. All models see the same tokens in the same
+number of updates. The course's trainer trains every model in float32, and each model translates the 2016 test sentences
+greedily. Writes BLEU, BLEU by sentence length, BLEU on a thousand training sentences, training time per epoch, and the
+heat maps of two sentence pairs. For a quick trial, use `--corpus captions`, which takes only seconds.
 """
 
 import argparse

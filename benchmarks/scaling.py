@@ -78,7 +78,7 @@ class Training:
         update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.workers, self.fast)
 
     def fill_gradients(self) -> None:
-        """Fill the gradients as a backward pass does, because `Muon.step` removes those of matrices."""
+        """Fill the gradients as a backward pass does, because `Muon.step` removes the gradients of matrices."""
         for parameter in self.model.parameters():
             parameter.grad = torch.full_like(parameter, 1e-6)
 
@@ -308,7 +308,7 @@ def passes_of(preset: Preset) -> int:
 
 
 def flops_of_optimizer(preset: Preset, vocabulary: int) -> int:
-    """Count the FLOPs of the matrix products in one Muon step, which every process repeats in full; Adam has none."""
+    """Count the FLOPs of a Muon step's matrix products, which every process repeats in full. Adam has none."""
     if preset.optimizer != "muon":
         return 0
     optimizer = build_optimizer(Transformer(config_of(preset, vocabulary)), preset)
@@ -374,7 +374,7 @@ def measure_decoding(vocabulary: int, lengths: Sequence[int], longest_uncached: 
 
 
 def command_of(arguments: argparse.Namespace, part: str) -> str:
-    """Return the command that repeats this measurement, without folders that exist only on this machine."""
+    """Return the command that repeats this measurement, omitting folders that exist only on this machine."""
     options = ["--only", part, "--rounds", arguments.rounds]
     if part == "decoding":
         options += ["--lengths", *arguments.lengths, "--longest-uncached", arguments.longest_uncached]

@@ -5,15 +5,15 @@
 
 `--against default-kernel`, the default, is the same model in float32 with torch's default attention kernel, on the same
 batches. `--against nn-transformer` and `--against marian` are `torch.nn.Transformer` and Hugging Face's `MarianMTModel`
-(`pip install transformers`): the same size and the same batches, with torch's fused Adam, in float32 or, with
-`--autocast`, in bfloat16. `--against plain-loop` is the loop in most tutorials: attention computed step by step as in
-its formula, masks built in every step, float32 without TF32, Adam in a Python loop over the parameters, 128 random
-sentences per batch regardless of their length, and `loss.item()` after each step. With consistency training, the preset
-makes two passes for every one that the plain loop makes.
+(`pip install transformers`). Both match the preset in size, use its batches, and are trained with torch's fused Adam,
+in float32 or, with `--autocast`, in bfloat16. `--against plain-loop` is the loop in most tutorials: attention computed
+step by step as in its formula, masks built in every step, float32 without TF32, Adam in a Python loop over the
+parameters, 128 random sentences per batch regardless of their length, and `loss.item()` after each step. With
+consistency training, the preset makes two passes for each pass of the plain loop.
 
-The two alternate, so that any other load on the machine affects both. Prints target tokens per second for each and the
-ratio, and writes them to `results/training_throughput.json`, together with the operations that take most of the time in
-the preset's updates. On a GPU, or against anything but the default kernel, the file has a different name.
+The two models alternate, so that any other load on the machine affects both. Prints target tokens per second for each
+and the ratio, and writes them to `results/training_throughput.json`, together with the operations that take most of the
+time in the preset's updates. On a GPU, or against anything but the default kernel, the file has a different name.
 """
 
 import argparse
@@ -240,7 +240,7 @@ def batches_of_tokens(preset: Preset, tokenizer: Tokenizer, encoded: EncodedPair
 
 
 def batches_of_sentences(encoded: EncodedPairs, pad_id: int) -> Iterator[Batch]:
-    """Yield batches of random pairs, padded to the longest."""
+    """Yield batches of random pairs, padded to the longest sentence."""
     chosen = random.Random(0)
     pairs = range(len(encoded.sources))
     while True:

@@ -60,7 +60,7 @@ def answers(name: str) -> dict[str, str]:
 
 
 class Camera:
-    """A notebook, shown without the rest of JupyterLab, and the screenshots of it."""
+    """A notebook that is shown without the rest of JupyterLab, along with its screenshots."""
 
     def __init__(self, browser, lab, name: str, width: int, height: int, scale: float = 1) -> None:
         page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)

@@ -257,7 +257,7 @@ def load_model(folder: Path | None) -> "Translator":
 
 
 def read_lines() -> list[str]:
-    """Return the lines of stdin. Invalid UTF-8 becomes characters that the translator rejects with the line number.
+    """Return the lines of stdin. Invalid UTF-8 becomes characters that the translator rejects, naming the line.
 
     Raises:
         InputError: There are no lines.
@@ -583,7 +583,7 @@ def search(
         explaining_interruption(lambda: f"finished work is kept; continue with: {again}"),
         progress(trials + finalists * seeds, " runs") as bar,
     ):
-        say = partial(bar.write, file=sys.stderr)  # above the bar
+        say = partial(bar.write, file=sys.stderr)  # prints above the bar
         found = search_for(output, plan, workers, on_trial=say, advance=partial(advance_to, bar))
     print(f"{found.conclusion()}\ntables  {output / 'trials.csv'}, {output / 'finalists.csv'}")
     suggest(f'plot it: from transformer_lab.electives.search import read_search; read_search("{output}")')
@@ -707,7 +707,7 @@ def grade(
 
 
 def warn_about_a_pattern(paths: Sequence[Path]) -> None:
-    """Warn if the shell has expanded a pattern like `class/*`, so that each student's folder is read as a class."""
+    """Warn if the shell has expanded a pattern like `class/*`, because each student's folder then counts as a class."""
     from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
 
     if folder := folder_of_a_pattern(paths):

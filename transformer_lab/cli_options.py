@@ -35,7 +35,7 @@ METAVARS = {
 
 
 class Group(typer.core.TyperGroup):
-    """A command group that reports errors the user can fix as a line on stderr and an exit status, not a traceback."""
+    """A command group. If the user can fix an error, it prints one line on stderr and exits without a traceback."""
 
     def get_params(self, ctx: Any) -> Any:
         return hide_types(super().get_params(ctx))
@@ -85,7 +85,7 @@ class Command(typer.core.TyperCommand):
 
 
 def unwrap(text: str) -> str:
-    """Join each paragraph's lines, unless it starts with a backspace (\\b), which makes Typer keep its lines."""
+    """Join the lines of each paragraph. If it starts with a backspace (\\b), keep them, because Typer does so, too."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 
@@ -94,7 +94,8 @@ def with_options(error: InputError, parameters: Sequence[Any], values: Mapping[s
     """Return an error message that names the offending option, given a command's parameters and their values by name.
 
     A parameter in backticks is replaced with its option: `epochs` becomes --epochs. Otherwise, the option for the
-    error's `parameter` is added at the end, or else the options whose path or address appears in the message.
+    error's `parameter` is added at the end. If the error has no `parameter`, the options whose path or address appears
+    in the message are added instead.
     """
     options = {each.name: each for each in parameters if each.opts[0].startswith("--")}
     message = re.sub(r"`(\w+)`", lambda name: options[name[1]].opts[0] if name[1] in options else name[0], str(error))
@@ -110,7 +111,7 @@ def with_options(error: InputError, parameters: Sequence[Any], values: Mapping[s
 
 
 def is_shown(path: str | Path, message: str) -> bool:
-    """Return whether a message contains a path or an address, other than as part of a longer word."""
+    """Return whether a message contains a path or an address that isn't just part of a longer word."""
     forms = "|".join(re.escape(str(form)) for form in (path, Path(path).resolve()))
     return bool(re.search(rf"(?<![\w/])({forms})(?!\w)", message))
 
@@ -134,7 +135,7 @@ def check(convert: Callable[[str], Any], allowed: str, accepts: Callable[[Any], 
     Args:
         convert: Converts the text to a value, or raises `ValueError`.
         allowed: Describes the values in words.
-        accepts: Returns whether a value is allowed; by default, every value is.
+        accepts: Returns whether a value is allowed. By default, all values are allowed.
     """
 
     def callback(parameter: typer.CallbackParam, text: Any) -> Any:
@@ -152,7 +153,7 @@ def check(convert: Callable[[str], Any], allowed: str, accepts: Callable[[Any], 
 
 
 def whole(least: int | None = None, most: int | None = None) -> Any:
-    """Check that the text is an integer, and that it is within the range, if there is one."""
+    """Check that the text is an integer. If a range is given, check that the integer is within it."""
     allowed = f" from {least} to {most}" if most is not None else "" if least is None else f", {least} or more"
     smallest, largest = -math.inf if least is None else least, math.inf if most is None else most
     return check(int, f"a whole number{allowed}", lambda number: smallest <= number <= largest)
@@ -173,7 +174,7 @@ existing_file = check(Path, "an existing file", Path.is_file)
 
 
 def new_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Check that the folder exists or could be created, so neither it nor any of its parents is a file."""
+    """Check that the folder exists or could be created. Neither it nor any of its parents may be a file."""
     if value is not None:
         refuse_file(parameter, value, (value, *value.parents))
     return value
@@ -205,7 +206,7 @@ def check_languages(source: str, target: str) -> None:
     """Check that the two languages differ.
 
     Raises:
-        InputError: They are the same.
+        InputError: The two languages are the same.
     """
     if source == target:
         raise InputError(f"--source and --target must be two different languages; got {source!r} twice")
@@ -215,7 +216,7 @@ def check_corpus(corpus: str, data_dir: Path | None) -> None:
     """Check that a corpus exists, before the slow imports that reading it requires.
 
     Raises:
-        InputError: It is not one of the included corpora, and no such file or folder exists.
+        InputError: The corpus is not one of those included, and no such file or folder exists.
     """
     folders = [Path(), data_dir or Path(os.environ.get("TRANSFORMER_LAB_DATA", ""))]
     if corpus not in ("multi30k", "captions") and not (corpus and any((each / corpus).exists() for each in folders)):
@@ -226,7 +227,7 @@ def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> No
     """Check that the model in a folder has the layer and the head. Loading the model will report a damaged config.json.
 
     Raises:
-        InputError: It doesn't have one of them.
+        InputError: The model doesn't have the layer or the head.
     """
     try:
         config = dict(json.loads(((model or PACKAGE / "pretrained") / "config.json").read_text(encoding="utf-8")))
@@ -274,7 +275,7 @@ TARGET = option("--target", "CODE", "language to translate into, such as en", de
 
 
 def with_preset_options(hidden: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command that takes `**fields` an option for each field of a preset.
+    """Add an option for each preset field to a command that takes `**fields`.
 
     Args:
         hidden: Fields whose options are left out of the help.
@@ -311,15 +312,15 @@ def with_preset_options(hidden: tuple[str, ...] = ()) -> Callable[[Callable[...,
 
 
 def option_of(field: str) -> str:
-    """Return the option of a preset's field: `--max-tokens` for `max_tokens`."""
+    """Return the option for a preset's field: `--max-tokens` for `max_tokens`."""
     return f"--{field.replace('_', '-')}"
 
 
 def check_unsearched(given: Mapping[str, str]) -> None:
-    """Check that none of the given hyperparameters is one that the search itself varies.
+    """Check that the user has not set any hyperparameter that the search itself varies.
 
     Raises:
-        InputError: One was given.
+        InputError: Such a hyperparameter was given.
     """
     for name in (*SEARCHED, "validate_every"):
         if name in given:

@@ -86,7 +86,7 @@ def find_python() -> Finding:
 
 
 def find_package(name: str, essential: bool) -> Finding:
-    """Try to import a package, because an installed one may still fail to load, for example after another's update."""
+    """Try to import a package. Even an installed package may fail to load, for example after another was updated."""
     try:
         import_module(name)
         return Finding(name, version(name), essential=essential)
@@ -175,7 +175,7 @@ def find_notebook() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """Look for bubblewrap. Whether it may create namespaces is checked by the grader itself when it starts."""
+    """Look for bubblewrap. When the grader starts, it checks for itself whether bubblewrap may create namespaces."""
     if sys.platform != "linux":
         return Finding("sandbox", "none: sandboxes exist on Linux only, and only teachers who grade need one")
     if bubblewrap := shutil.which("bwrap"):

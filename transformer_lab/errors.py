@@ -9,8 +9,8 @@ class InputError(ValueError):
 
     Args:
         message: The one-line message.
-        parameter: The name of the parameter at fault, if any, unless the message already has it in backticks. The
-            command line adds the option that sets it.
+        parameter: The name of the parameter at fault. The command line adds the parameter's option to the message.
+            Leave it out if no parameter is at fault, or if the message already names it in backticks.
     """
 
     def __init__(self, message: str, *, parameter: str | None = None) -> None:

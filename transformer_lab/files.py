@@ -23,7 +23,7 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # Windows reserv
 
 
 def cannot_write(path: Path, error: OSError | SafetensorError) -> InputError:
-    """Return the error to raise if `path` cannot be written: the reason and what to do, in one line."""
+    """Return a one-line error for a `path` that cannot be written. It says why, and what to do."""
     reason = error.strerror if isinstance(error, OSError) else str(error).rpartition("I/O error: ")[2]
     full = isinstance(error, SafetensorError) or error.errno in (errno.ENOSPC, errno.EDQUOT)
     advice = "make room there or choose another folder" if full else "choose another folder"
@@ -49,7 +49,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
 
     Args:
         path: The file to replace. If it is a link, the link is replaced.
-        sync: Wait until the file is on the disk, so that it survives a power failure right afterwards.
+        sync: Wait until the file is on the disk, so that it survives a power failure right afterward.
 
     Raises:
         InputError: The folder cannot be written, or the disk is full. The old file is unchanged.
@@ -71,7 +71,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
 
 
 def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> None:
-    """Replace a file that can always be regenerated, such as a report, without following links.
+    """Replace a report or another file that can be regenerated. Links are not followed.
 
     Args:
         path: Absolute and without links, such as `folder.resolve() / name`. It is an error if one of its folders is a
@@ -152,12 +152,12 @@ def clean(text: str) -> str:
 
 
 def on_screen(text: str) -> str:
-    """Return `text` on one line, without escapes, line ends, or changes of direction, which a terminal would act on."""
+    """Return `text` on one line, replacing escapes, line ends, and anything else that a terminal might act on."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a unique, readable file or folder name for each student, safe on every system."""
+    """Return a unique, readable file or folder name for each student. It is safe on every operating system."""
     chosen: dict[str, str] = {}
     used: set[str] = set()
     for name in sorted(set(names)):

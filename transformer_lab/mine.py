@@ -1,6 +1,7 @@
 """The parts you have built: `from transformer_lab.mine import MultiHeadAttention`.
 
-The import gives you your own version if it passed its check, or else the package's, and prints which one you got.
+If your own version has passed its check, you get that version. Otherwise, you get the package's version. The import
+prints which one you got.
 """
 
 from typing import Any

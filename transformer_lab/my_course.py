@@ -18,7 +18,7 @@ WORKSPACES = ".workspaces"  # the panels and notebooks that were open
 
 
 def folder_for(notebooks: Path) -> Path:
-    """Return the folder for the reader's copy: next to `notebooks/` in a checkout, else in the current folder."""
+    """Return the folder for the reader's copy: next to `notebooks/` in a checkout, or else in the current folder."""
     if notebooks.parent != PACKAGE:
         return notebooks.parent / "my_course"
     here = Path.cwd()  # the notebooks are in an installed package, which may be updated or deleted
@@ -26,7 +26,7 @@ def folder_for(notebooks: Path) -> Path:
 
 
 def prepare(folder: Path, notebooks: Path) -> list[str]:
-    """Copy the notebooks missing from `folder`, and return the names of those whose original has changed since."""
+    """Copy the notebooks missing from `folder`, and return the names of copies whose original has since changed."""
     (folder / "mine").mkdir(parents=True, exist_ok=True)
     originals = [path for path in sorted(notebooks.iterdir()) if path.is_file()]
     _copy([path for path in originals if not (folder / path.name).exists()], folder)
@@ -74,7 +74,7 @@ def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict
 def _copy(originals: Sequence[Path], folder: Path) -> None:
     if not originals:
         return
-    # Digests first: if this is interrupted, a notebook without a digest could never be recognized as outdated.
+    # Write the digests first. A notebook left without one by an interruption could never be recognized as outdated.
     digests = _read_digests(folder) | {original.name: _digest(original) for original in originals}
     write_file(folder.resolve() / DIGESTS, json.dumps(digests, indent=1))
     for original in originals:

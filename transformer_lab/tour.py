@@ -29,8 +29,8 @@ def tour(output: Path) -> Tour:
     """Train the preset `tour` on picture captions, translate the test set, score it, and draw a heat map.
 
     Args:
-        output: Folder for the model and `attention.png`. If this folder has an interrupted tour, it is resumed. If it
-            has a finished one, nothing is retrained.
+        output: Folder for the model and `attention.png`. If it contains an interrupted tour, the tour is resumed.
+            If it contains a finished tour, nothing is retrained.
 
     Raises:
         InputError: The folder cannot be written to, or contains a different training run.
@@ -48,7 +48,7 @@ def tour(output: Path) -> Tour:
 
 
 def train_small_model() -> Translator:
-    """Train a model on 24,000 synthetic captions for the tour notebook, plot its loss live, and leave no files."""
+    """Train a model on 24,000 synthetic captions for the tour notebook, plotting its loss live. No files are kept."""
     print("Training takes one to two minutes on two cores. The curve appears after a few seconds.")
     preset = replace(find_preset("tour"), train_limit=24_000, max_tokens=1024)
     with TemporaryDirectory() as folder, redirect_stderr(StringIO()):  # the loss curve replaces the progress bar

@@ -83,7 +83,7 @@ def is_plural(determiner: str) -> bool:
 
 
 def _german_determiner(determiner: str, group: str, case: str) -> tuple[tuple[str, ...], str]:
-    """Return the determiner's words, and the declension of an adjective after them."""
+    """Return the determiner's words, and the declension of an adjective that follows them."""
     if determiner in ("the", "the+", "both"):
         article = DEFINITE[case][group]
         return ((article, "beiden") if determiner == "both" else (article,)), "weak"

@@ -14,7 +14,7 @@ class Slot:
     """A complement with a noun: an object, or a prepositional phrase that belongs to the verb.
 
     Determiners are those of `phrases`, plus two that depend on the subject: "his" is the possessive that fits, and
-    "each" is "a" for one subject and a plural for several, who wear hats rather than a hat.
+    "each" is "a" for one subject and a plural for several, because several people wear hats rather than a hat.
     """
 
     nouns: tuple[Noun, ...]
@@ -81,7 +81,7 @@ def dative(names: str, determiners: str, to: bool = False) -> Slot:
 
 
 def phrase(preposition: str, case: str, english: str, names: str, determiners: str) -> Slot:
-    """A prepositional complement; if the English is "", the German preposition belongs to the verb."""
+    """Return a prepositional complement. If the English is "", the German preposition belongs to the verb."""
     words = tuple(english.split())
     return Slot(nouns(names), tuple(determiners.split()), case, preposition, words, with_verb=not words)
 

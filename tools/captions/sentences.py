@@ -123,7 +123,7 @@ class Clause:
         return self.early + between + self.late
 
     def verb_second(self, front: Piece | None = None) -> Layout:
-        """Main clause: the subject comes first, or after the verb if something else comes first."""
+        """Return a main clause. If `front` is given, it comes first. Otherwise, the subject comes first."""
         verb, subject = self.verb, _german(*self.subject.pieces)
         start = [(verb.piece, verb.finite), (verb.piece, verb.reflexive)]
         opening = [(front, front.german), *start, *subject] if front else [*subject, *start]
@@ -136,19 +136,19 @@ class Clause:
         return german
 
     def verb_first(self) -> Layout:
-        """Main clause after a subordinate clause, or after a subject that has already been stated."""
+        """Return a main clause that follows a subordinate clause or a subject that has already been stated."""
         verb = self.verb
         subject = _german(*self.subject.pieces)
         start = [(verb.piece, verb.finite), (verb.piece, verb.reflexive)]
         return [*start, *subject, *self._middle(), (verb.piece, verb.prefix)]
 
     def verb_last(self) -> Layout:
-        """Subordinate clause. In a relative clause the pronoun is the subject, and `subject.pieces` is empty."""
+        """Return a subordinate clause. In a relative clause, its subject is a pronoun; `subject.pieces` is empty."""
         verb = self.verb
         return [(verb.piece, verb.reflexive), *_german(*self.subject.pieces), *self._middle(), (verb.piece, verb.final)]
 
     def infinitive(self) -> Layout:
-        """ "um … zu" without a subject."""
+        """Return an infinitive clause with "um … zu". It has no subject."""
         piece, final = infinitive(self.verb.verb)
         return [(piece, piece.german[: -len(final)]), *self._middle(), (piece, final)]
 
@@ -215,7 +215,7 @@ def _one(noun: Noun, determiner: str, adjectives: tuple[str, ...] = ()) -> Subje
 
 
 def _silent(subject: Subject) -> Subject:
-    """Return the same subject without words, for a clause that uses a pronoun, or nothing, in its place."""
+    """Return the same subject without words, for a clause that replaces the subject with a pronoun or omits it."""
     return Subject(
         (), subject.noun, subject.group, subject.plural, subject.english_plural, subject.headcount, subject.owner
     )
@@ -337,7 +337,7 @@ def _clause(
     manner_rate: float = 0.25,
     adjective_rate: float = 0.4,
 ) -> Clause | None:
-    """Return the clause in which `frame` applies to `subject`, or None if the two do not go together."""
+    """Return the clause in which `frame` applies to `subject`. If the two do not go together, return None."""
     verb = verb_form(frame.verb, subject.plural, subject.english_plural)
     early, late, english, postponed = [], [], [], []
     adverb_at = "before" if verb.main[0] == "getting" else "after"  # "is quickly getting off the train"
@@ -393,7 +393,8 @@ def _clause(
     return Clause(subject, verb, early, late, place, manner, english + postponed, adverb_at, negation)
 
 
-# Sentences: each pattern returns the German and the English words in order, or None if the random choices do not fit
+# Sentences. Each pattern returns the German and the English words in order. If the random choices do not fit, it
+# returns None.
 
 Sentence = tuple[Layout, Layout]
 
@@ -804,7 +805,7 @@ LINKS = [f"{i}-{j}" for i in range(64) for j in range(64)]  # created once, beca
 
 
 def _captions(seed: int) -> Iterator[Caption]:
-    """Yield captions without end. Some occur more than once."""
+    """Yield an endless sequence of captions. Some of them occur more than once."""
     choose = random.Random(seed).random
     while True:
         sentence = _pick(choose, PATTERNS)(choose, _pick(choose, ANY_SCENE))
@@ -814,7 +815,7 @@ def _captions(seed: int) -> Iterator[Caption]:
 
 
 def _caption(german: Layout, english: Layout) -> Caption | None:
-    """Return both languages' words and the links between them, or None if a noun or an adjective occurs twice."""
+    """Return both languages' words and their links. If a noun or an adjective occurs twice, return None."""
     german.append((PERIOD, PERIOD.german))
     english.append((PERIOD, PERIOD.english))
     german_words: list[str] = []

@@ -19,8 +19,8 @@ def field_guide(notebooks: Mapping[str, list[Any]], titles: Mapping[str, str]) -
     """Return all entries, grouped by notebook and exercise, as Markdown with collapsible HTML.
 
     Args:
-        notebooks: Each notebook's exercises, by the stem of its file name.
-        titles: Each notebook's title, by the same stem.
+        notebooks: Maps the stem of each notebook's file name to its exercises.
+        titles: Maps the same stems to the notebooks' titles.
     """
     return "\n\n".join(part for name in notebooks for part in _notebook_parts(name, notebooks[name], titles[name]))
 
@@ -35,7 +35,7 @@ def _notebook_parts(name: str, exercises: list[Any], title: str) -> Iterator[str
 
 
 def _entry(exercise: Any, mistake: Mistake) -> str:
-    """Return a collapsed entry, without blank lines, because a blank line would end the HTML block."""
+    """Return a collapsed entry. It contains no blank lines, because a blank line would end the HTML block."""
     name = mistake.slug.replace("_", " ").capitalize()
     gist = mistake.says.split(". ")[0].removesuffix(".")
     return (

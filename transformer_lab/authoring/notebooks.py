@@ -55,7 +55,7 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
 
     Args:
         path: A file in `course/`.
-        exercises: The registry, from names to objects with `answer`, `blank`, `points`, and `minutes`.
+        exercises: The registry, which maps names to objects with `answer`, `blank`, `points`, and `minutes`.
 
     Raises:
         InputError: An exercise isn't registered or has no check after it, a cell that should be empty isn't, or two
@@ -191,7 +191,8 @@ def build_notebooks(
         The files that were written.
 
     Raises:
-        InputError: As in `read_text`, or a solution's cell failed. The solution on disk is then unchanged.
+        InputError: A source file is invalid (see `read_text`), or a solution's cell failed. The solution on disk is
+            then unchanged.
     """
     written = []
     for path in _texts(root, names):
@@ -243,7 +244,7 @@ def _built_paths(root: Path, text: Path) -> tuple[Path, Path]:
 
 
 def _to_open(notebook: NotebookNode, solution: NotebookNode, solution_path: Path) -> NotebookNode:
-    """Return the notebook for students, which is the executed solution if there is nothing to fill in."""
+    """Return the notebook for students. If there is nothing to fill in, this is the executed solution."""
     if notebook != solution or not solution_path.exists():
         return notebook
     return nbformat.read(solution_path, as_version=nbformat.NO_CONVERT)
@@ -313,7 +314,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
 
 
 def _join_streams(solution: NotebookNode) -> None:
-    """Join consecutive outputs of the same stream, because where they are split varies from run to run."""
+    """Join consecutive outputs of the same stream, because the points where they are split vary from run to run."""
     for cell in solution.cells:
         joined: list[NotebookNode] = []
         for output in cell.get("outputs", []):
@@ -327,7 +328,7 @@ def _join_streams(solution: NotebookNode) -> None:
 
 
 def _keep_pictures_of_widgets(solution: NotebookNode) -> None:
-    """Replace widgets, which need a kernel, with pictures, which any page can show."""
+    """Replace widgets with pictures, because widgets need a kernel, but any page can show a picture."""
     solution.metadata.pop("widgets", None)
     for cell in solution.cells:
         for output in cell.get("outputs", []):

@@ -45,7 +45,7 @@ def build_site(root: Path, out: Path) -> Path:
     """Write the source folder to `out`, build the site, and return its folder.
 
     Raises:
-        InputError: Jupyter Book isn't installed, or reported a warning or an error.
+        InputError: Jupyter Book isn't installed, or it reported a warning or an error.
     """
     builder = shutil.which("jupyter-book", path=Path(sys.executable).parent)
     if not builder:
@@ -56,7 +56,7 @@ def build_site(root: Path, out: Path) -> Path:
     if built.returncode:
         raise InputError(f"the website could not be built:\n{built.stdout}{built.stderr}")
     site = out / "_build" / "html"
-    shutil.copytree(out / STATIC, site / "_static", dirs_exist_ok=True)  # which Sphinx skips if no page has changed
+    shutil.copytree(out / STATIC, site / "_static", dirs_exist_ok=True)  # Sphinx skips this if no page has changed
     return site
 
 
@@ -166,7 +166,7 @@ def cross_attention() -> list[dict[str, Any]]:
 
 
 def _addresses() -> dict[str, str]:
-    """Return the URLs of the site and its source. Both are empty unless the site is built on GitHub."""
+    """Return the URLs of the site and its source. If the site isn't built on GitHub, both are empty."""
     repository = os.environ.get("GITHUB_REPOSITORY", "")
     owner, _, name = repository.partition("/")
     published = f"https://{owner.lower()}.github.io/{name}/" if repository else ""

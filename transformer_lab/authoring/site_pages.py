@@ -133,7 +133,7 @@ def _python(source: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Escape text for Markdown, except for backticks."""
+    """Escape text for Markdown, leaving backticks unchanged."""
     pieces = text.split("`")
     pieces[::2] = [re.sub(r"([\\*_$<>\[\]{}])", r"\\\1", piece) for piece in pieces[::2]]
     return "`".join(pieces)

@@ -19,14 +19,14 @@ def stub(answer: Callable, blank: Sequence[str] = ()) -> str:
         blank: For a class, the methods whose bodies the student writes. Other methods are kept.
 
     Raises:
-        ValueError: `answer` is a class and `blank` is empty or names a missing method, or `answer` is a function and
-            `blank` isn't empty.
+        ValueError: `answer` is a class, and `blank` is empty or names a missing method. Also raised if `answer` is a
+            function and `blank` isn't empty.
     """
     return stub_source(_source(answer), answer.__name__, blank)
 
 
 def stub_source(source: str, name: str, blank: Sequence[str] = ()) -> str:
-    """Return `source`, a module or part of one, with the body (or bodies) of `name` emptied as in `stub`."""
+    """Empty the body (or bodies) of `name` as in `stub`, where `source` is a module or part of one."""
     for start, end, indent in reversed(_bodies(source, name, blank)):
         source = source[:start] + "\n".join(indent + line for line in EMPTY_BODY) + source[end:]
     return source

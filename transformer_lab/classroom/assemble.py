@@ -22,7 +22,7 @@ from transformer_lab.plural import plural
 
 MAX_CELLS = 2_000
 MAX_CHARACTERS = 400_000  # in all code cells together; parsing this much takes seconds
-MIN_MATCHES = 8  # how many matching IDs or cells identify a notebook without answers; notebooks share some headings
+MIN_MATCHES = 8  # IDs or cells that must match if there are no answers, because notebooks share some headings
 SKIP = "nbval-skip"
 
 _NBVAL_MARKER = re.compile("NBVAL_|PYTEST_VALIDATE_")  # comments that control nbval start like this
@@ -48,9 +48,9 @@ class _Cell:
     is_code: bool
     id: str
     grade_id: str  # nbgrader's
-    exercise: str | None  # according to its ID or metadata; until `_locate`, it may be from a different notebook
-    position: int | None = None  # position of this cell in the course notebook, if it is a course cell, edited or not
-    is_edited: bool = False  # it was a course cell, but its source has changed
+    exercise: str | None  # from its ID or metadata; may belong to a different notebook until `_locate` runs
+    position: int | None = None  # its position in the course notebook if it is a course cell, even an edited one
+    is_edited: bool = False  # whether it is a course cell whose source has changed
     defines: frozenset[str] = frozenset()  # exercises of the notebook
 
     @property
@@ -115,7 +115,7 @@ def _flags(sources: dict[str, str], notebook: NotebookNode, original: _CourseNot
 
 
 def _read_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list[_Cell]:
-    """Return the cells that have a source, in any version of the format."""
+    """Return the cells that have a source. The notebook can be in any version of the format."""
     raw_cells = cells_of(notebook)
     if raw_cells is not notebook.get("cells"):
         remarks.append("The notebook is in an old format (before version 4), but its cells could be read.")
@@ -167,7 +167,7 @@ def _text_in(value: Any, *keys: str) -> str:
 
 
 def _most_important(cells: list[_Cell], course: Course) -> list[_Cell]:
-    """Return at most `MAX_CELLS` cells in order, preferring course cells and answers, then cells that aren't empty."""
+    """Return at most `MAX_CELLS` cells in order. Course cells and answers have priority, then nonempty cells."""
     known = {mark for notebook in _course_notebooks(course) for mark in (*notebook.by_id, *notebook.by_text)}
 
     def rank(cell: _Cell) -> int:
@@ -203,7 +203,7 @@ def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _CourseNo
 
 
 def _normalized(source: str) -> str:
-    """Return the text without the whitespace that editors change on their own."""
+    """Return the text without whitespace that editors may change automatically."""
     return "\n".join(line.rstrip() for line in source.strip().split("\n"))
 
 
@@ -245,7 +245,7 @@ class _Plan:
             )
 
     def _locate(self, cell: _Cell) -> None:
-        """Find out which course cell this is, edited or not, and which exercises it defines."""
+        """Find out which course cell this is (even if it was edited) and which exercises it defines."""
         original = self.original
         if cell.exercise in original.exercises:
             cell.position = original.by_exercise[cell.exercise]
@@ -257,14 +257,14 @@ class _Plan:
                 cell.position = original.by_text.get(text)
             if cell.position is not None:
                 cell.is_edited = text != _normalized(original.cells[cell.position].source)
-                cell.exercise = exercise_of(original.cells[cell.position])  # a stub without its ID
+                cell.exercise = exercise_of(original.cells[cell.position])  # a stub that has lost its ID
         if cell.exercise and not cell.is_code:
             cell.source = _without_fence(cell.source)
         if cell.is_code or cell.exercise:
             cell.defines = cell.names.binds & original.exercises.keys()
 
     def _choose_answers(self) -> None:
-        """Choose the cell that counts for each exercise: the last one that defines it, or else its own cell."""
+        """Choose the cell that counts for each exercise: the last cell that defines it, or else its own cell."""
         for name, exercise in self.original.exercises.items():
             if definitions := self._definitions(exercise):
                 self.answers[name] = definitions[-1]
@@ -287,7 +287,7 @@ class _Plan:
                 self.remarks.append(f"The cell for `{name}` had been changed to a text cell; it was run as code.")
 
     def _definitions(self, exercise: Exercise) -> list[_Cell]:
-        """Return the cells that define an exercise. Stubs don't count, nor do text cells if a code cell defines it.
+        """Return the cells that define an exercise, excluding stubs. Text cells count only if no code cell defines it.
 
         An import or an assignment elsewhere (`from torch import softmax`) doesn't replace a function or a class.
         """
@@ -297,7 +297,7 @@ class _Plan:
         return [cell for cell in written if cell.exercise == name or name in cell.names.definitions] or written
 
     def _turned_to_text(self, name: str) -> list[_Cell]:
-        """Return the last unrecognized text cell whose text is Python code that defines the exercise."""
+        """Return the last unrecognized text cell that contains Python code defining the exercise."""
         for cell in reversed(self.cells):
             if not cell.is_code and cell.position is None:
                 code = replace(cell, source=_without_fence(cell.source), defines=frozenset({name}))
@@ -306,7 +306,7 @@ class _Plan:
         return []
 
     def _choose_homes(self) -> None:
-        """Give each answer one position, even if it answers several exercises."""
+        """Assign each answer a single position, even if it answers several exercises."""
         for cell in self.answers.values():
             answered = [exercise for exercise, answer in self.answers.items() if answer is cell]
             self.homes[cell.exercise if cell.exercise in answered else answered[0]] = cell
@@ -314,8 +314,8 @@ class _Plan:
     def _place_added_cells(self) -> None:
         """Insert each of the student's own cells after the cell it follows, but before the next exercise.
 
-        Cells that precede an exercise are always included. The others, and edited course cells, are included if an
-        answer needs them.
+        The student's own cells are always included if they precede an exercise. All other cells, including edited
+        course cells, are included only if an answer needs them.
         """
         positions = {cell: self.original.by_exercise[home] for home, cell in self.homes.items()}
         candidates: list[tuple[_Cell, int, bool]] = []  # the cell, its position, and whether it is always included
@@ -365,7 +365,7 @@ class _Plan:
         return cell.position is None or (cell.is_edited and self.original.cells[cell.position].cell_type == "code")
 
     def _newly_bound(self, cell: _Cell) -> frozenset[str]:
-        """Return the names that a cell binds, except for those that the course's version of the cell binds."""
+        """Return the names that a cell binds, excluding those that the course's version of the cell also binds."""
         if cell.is_edited:
             return cell.names.binds - names_of(self.original.cells[cell.position].source).binds
         return cell.names.binds
@@ -399,7 +399,7 @@ class _Plan:
         return from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": METADATA, "cells": cells})
 
     def _course_cell(self, cell: NotebookNode) -> NotebookNode:
-        """Return a course cell, with the student's source if it is an exercise cell."""
+        """Return a course cell. If it is an exercise cell, it contains the student's source."""
         if cell.cell_type != "code":
             return from_dict({"cell_type": "markdown", "id": cell.id, "metadata": {}, "source": cell.source})
         if exercise := check_of(cell):
@@ -428,7 +428,7 @@ def _code(source: str, cell_id: str, role: dict[str, Any]) -> NotebookNode:
 
 
 def _without_markers(source: str) -> str:
-    """Disable the comments that control nbval, splitting lines with `splitlines` as nbval does."""
+    """Disable the comments that control nbval. Like nbval, this uses `splitlines` to split lines."""
     lines = source.splitlines(keepends=True)
     for index, line in enumerate(lines):
         if line.strip().startswith("#"):
@@ -439,7 +439,8 @@ def _without_markers(source: str) -> str:
 def _skip_demonstrations(cells: list[NotebookNode]) -> None:
     """Tag the course cells that no answer depends on (such as pictures and training runs), so that nbval skips them.
 
-    They are skipped even if a student's experiment needs them: printing a trained model would require a training run.
+    They are skipped even if a student's experiment needs them. For example, printing a trained model would require
+    training it.
     """
     code = [cell for cell in cells if cell.cell_type == "code"]
     names = [names_of(cell.source) for cell in code]
@@ -453,8 +454,7 @@ def _skip_demonstrations(cells: list[NotebookNode]) -> None:
 
 
 def role_of(cell: NotebookNode) -> dict[str, Any]:
-    """Return what is known about a cell of an assembled notebook: its `exercise` or `check`, and whether a `student`
-    wrote it."""
+    """Return a cell's role in an assembled notebook: its `exercise` or `check`, and whether a `student` wrote it."""
     return dict(cell.metadata.get("transformer_lab", {}))
 
 

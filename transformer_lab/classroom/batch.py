@@ -89,7 +89,7 @@ class BatchResult:
 
 
 def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> OpenGrader:
-    """Return a function that opens the local grader, or a cluster's grader if `cluster` is its address."""
+    """Return a function that opens a grader: on the cluster at the address `cluster`, or else on this machine."""
 
     def open_grader(seed: int, course: Course) -> AbstractContextManager[Grading]:
         if cluster:
@@ -117,11 +117,11 @@ def grade_batch(
     Submissions already graded by this version of the package are graded again only if they have changed.
 
     Args:
-        paths: Files, folders, and zips. Can be empty with `resume`.
-        out: A new folder, or one with a gradebook.
+        paths: Files, folders, and zips. Can be empty if `resume` is True.
+        out: A new folder, or one that contains a gradebook.
         open_grader: See `grader_for`.
         course: The course notebooks; by default, those in the checkout.
-        resume: Continue the last run, with its paths and, if it was interrupted, with its secret seed.
+        resume: Continue the last run with the same paths. If it was interrupted, use its secret seed again, too.
         roster: A file for `read_roster`; by default, the roster of an earlier run is reused.
         advance: Called with the number of submissions done and the total number.
 
@@ -177,7 +177,7 @@ def regrade_exercise(
 
     Args:
         paths: Files, folders, and zips; by default, all paths from earlier runs that still exist.
-        out: The folder with the gradebook.
+        out: The folder that contains the gradebook.
         exercise: Name of the exercise.
         open_grader: See `grader_for`.
         approve: Called with all changes before anything is written.
@@ -185,10 +185,11 @@ def regrade_exercise(
         advance: As in `grade_batch`.
 
     Returns:
-        The outcome, or None if it was not approved and nothing was written.
+        The outcome. If the changes are not approved, nothing is written and the result is None.
 
     Raises:
-        InputError: As in `grade_batch`, or the exercise does not exist, or none of the graded submissions has it.
+        InputError: The reasons are those in `grade_batch`. Also raised if the exercise does not exist, or if no graded
+            submission includes it.
     """
     find_exercise(exercise)
     course = course or Course.find()
@@ -267,7 +268,7 @@ def _keys(submissions: Sequence[Submission], package_version: str) -> list[tuple
 
 @contextmanager
 def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]]:
-    """Yield the folder, with links resolved, and its gradebook, and lock out other runs in the meantime."""
+    """Yield the folder (with links resolved) and its gradebook. Other runs are locked out in the meantime."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: choose a folder for the grades")
     out = out.resolve()
@@ -317,8 +318,8 @@ def _grade_all(
 ) -> Iterator[SubmissionResult]:
     """Yield a result for each submission, even if some of them crash the grader.
 
-    Students take turns: everyone's first file comes first, then everyone's second. So a student with many files
-    doesn't delay the others.
+    Students take turns: everyone's first file is started before anyone's second file. That way, a student with many
+    files doesn't delay the others.
     """
     files: Counter[str] = Counter()
     turns: dict[Key, int] = {}
@@ -356,7 +357,7 @@ def _grade_all(
 
 
 def _assembled(submission: Submission, course: Course) -> Assembled | str:
-    """Return the notebook, or the reason why there is none."""
+    """Return the assembled notebook. If the submission cannot be assembled, return the reason instead."""
     try:
         return assemble(submission, course)
     except NotGradable as reason:
@@ -393,7 +394,7 @@ def _warnings(entries: Sequence[Entry], run: GradingRun) -> list[str]:
 
 
 def _lost_points(entries: Sequence[Entry], before: dict[tuple[str, str], Entry]) -> list[str]:
-    """Warn about students who have fewer points than before because a different file was submitted this time."""
+    """Return a warning about students who lost points because they submitted a different file this time."""
     lower = [
         f"{entry.student} ({entry.notebook}, {earlier.result.earned:g} -> {entry.result.earned:g})"
         for entry in entries

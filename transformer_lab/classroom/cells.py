@@ -16,10 +16,10 @@ SHORT_CHARACTERS = 4_000  # ordinary cells are shorter, and the names in hundred
 MAX_MAGICS = 20  # per cell, because IPython's transformer rereads the whole cell for each of them
 LONGEST_MAGIC = 2_000  # characters; some of the transformer's patterns take quadratic time
 
-# Parsing hostile text can raise these: it may have null bytes, lone surrogates, or thousands of brackets.
+# Hostile text can raise these errors when parsed. It may contain null bytes, lone surrogates, or thousands of brackets.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, IndexError)
 
-PYTHON_MAGICS = ("time", "timeit", "prun", "capture")  # run Python in the notebook's own namespace
+PYTHON_MAGICS = ("time", "timeit", "prun", "capture")  # these run Python in the notebook's own namespace
 # These don't run the student's code. A request for help, such as `torch.exp?`, becomes `%pinfo torch.exp`.
 HARMLESS_MAGICS = {
     *("autoreload", "config", "load_ext", "matplotlib", "pinfo", "pinfo2", "precision", "pwd", "who", "whos"),
@@ -42,13 +42,13 @@ class Names:
     # Line, name, and attributes: `(3, "F", ("softmax",))`. The name is "" if the object has none: `f(x).T`.
     uses: tuple[tuple[int, str, Attributes], ...] = ()
     commands: tuple[tuple[int, str], ...] = ()  # line and name of IPython commands that can't be analyzed: `%run`, `!`
-    # For the last definition of each function and class whose name is not bound in any other way: whether the body of
-    # each method is unwritten. A function has a single entry, "".
+    # Whether the body of each method is unwritten. A function has a single entry, "". Only the last definition of a
+    # function or class counts, and only if its name is not bound in any other way.
     definitions: dict[str, dict[str, bool]] = field(default_factory=dict)
 
     @property
     def imports(self) -> dict[str, str]:
-        """Maps aliases to full names."""
+        """The full name of each imported alias."""
         return {alias: full for _, alias, full in self.imported}
 
 
@@ -58,7 +58,7 @@ def names_of(source: str) -> Names:
 
 
 def providers_of(wanted: Iterable[str], provides: Sequence[Iterable[str]], reads: Sequence[Iterable[str]]) -> set[int]:
-    """Return the indices of the cells that provide the wanted names, directly or indirectly, in linear time.
+    """Return the indices of the cells that provide the wanted names, directly or indirectly. Takes linear time.
 
     Args:
         wanted: The names to look for.
@@ -111,7 +111,7 @@ def is_unwritten(source: str, name: str, blank: tuple[str, ...] = ()) -> bool:
 
 
 def syntax_tree(source: str) -> ast.Module | None:
-    """Return the syntax tree of a cell without IPython's own syntax, or None if it is not Python."""
+    """Return the syntax tree of a cell without IPython's own syntax. If the cell is not Python, return None."""
     text, _ = _as_python(source)
     return None if text is None else _tree(text)
 
@@ -123,7 +123,7 @@ def _as_python(source: str) -> tuple[str | None, tuple[tuple[int, str], ...]]:
     """
     if len(source) > MAX_CHARACTERS:
         return None, ()
-    for text in (source, textwrap.dedent(source)):  # IPython runs a cell that is indented as a whole
+    for text in (source, textwrap.dedent(source)):  # IPython also runs a cell in which every line is indented
         if _tree(text) is not None:
             return text, ()
     lines = _without_magics(source)
@@ -180,7 +180,7 @@ def _lines_of_cell_magic(magic: str, options: str, body: str) -> list[tuple[str,
 
 
 def _line_of_magic(before: str, command: str, code: str) -> tuple[str, str]:
-    """Return `x = %time f()` as Python, and the command if it can't be analyzed: `("x = f()", "")`."""
+    """Return a line like `x = %time f()` as Python, and the command if it can't be analyzed: `("x = f()", "")`."""
     nothing = before + ("None" if before.strip() else "pass")
     magic = command.strip("%")
     if magic in PYTHON_MAGICS:

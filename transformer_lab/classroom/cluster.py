@@ -33,7 +33,7 @@ class ClusterGrader:
     running: dict[Any, Assembled] = field(default_factory=dict)  # keyed by the result's future
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
-        """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another worker.
+        """Yield each result once, when it arrives. If a worker dies, Dask sends its submissions to another worker.
 
         Raises:
             InputError: The scheduler or all workers have been unreachable for too long.
@@ -60,7 +60,7 @@ class ClusterGrader:
     def _result(self, future: Any, submission: Assembled) -> SubmissionResult:
         try:
             sandboxed, result = future.result(timeout=CONNECT_SECONDS)
-        except Exception as error:  # several workers died while running it, or lack something it needs
+        except Exception as error:  # several workers died while running it or lack something it needs
             problem = f"the grader failed on the cluster ({type(error).__name__}: {_on_one_line(error)})"
             return SubmissionResult(submission.student, submission.name, submission.digest, (), problem=problem)
         self.sandboxed &= sandboxed
@@ -69,7 +69,7 @@ class ClusterGrader:
 
 @contextmanager
 def cluster_grader(address: str, require_sandbox: bool, seed: int) -> Iterator[ClusterGrader]:
-    """Connect to the scheduler at an address like `tcp://host:8786`, and end the run's graders there afterwards.
+    """Connect to the scheduler at an address like `tcp://host:8786`, and shut down the run's graders there afterward.
 
     Raises:
         InputError: The `cluster` extra is not installed, no scheduler answers, or a worker cannot grade.
@@ -128,7 +128,7 @@ def code_and_sandbox() -> tuple[str, str]:
 def grade_on_worker(
     assembled: Assembled, only: str | None, seed: int, require_sandbox: bool
 ) -> tuple[bool, SubmissionResult]:
-    """Return whether there is a sandbox, and the result. Each thread reuses its grader until the run ends."""
+    """Return whether the worker has a sandbox, and the result. Each thread reuses its grader until the run ends."""
     from transformer_lab.classroom.grader import Grader
 
     key = seed, threading.get_ident()
@@ -139,6 +139,6 @@ def grade_on_worker(
 
 
 def end_graders(seed: int) -> None:
-    """End the graders that a worker has for the run with this seed."""
+    """Shut down this worker's graders for the run with this seed."""
     for key in [key for key in _graders if key[0] == seed]:
         _graders.pop(key).__exit__(None, None, None)

@@ -32,10 +32,10 @@ class Course:
 
     @classmethod
     def find(cls) -> "Course":
-        """Return the course that comes with this package, or else the one in the current folder.
+        """Return the course that comes with this package. If there is none, return the one in the current folder.
 
         Raises:
-            InputError: Neither has a `notebooks` folder.
+            InputError: Neither the package nor the current folder has a `notebooks` folder.
         """
         own = shipped("notebooks")
         for folder in (own, Path.cwd() / "notebooks"):
@@ -66,11 +66,11 @@ class Course:
         raise InputError(f"unknown notebook `{name}`; the notebooks are {', '.join(self.names)}")
 
     def notebook(self, name: str) -> NotebookNode:
-        """Return a notebook as students get it, in which cells have IDs like `exercise-NAME` and `check-NAME`."""
+        """Return a notebook as students receive it. Its cells have IDs like `exercise-NAME` and `check-NAME`."""
         return copy.deepcopy(self._read(name))
 
     def exercises(self, name: str, only: str | None = None) -> list[Exercise]:
-        """Return the exercises of a notebook, or `only` one of them, in the order of its cells.
+        """Return a notebook's exercises in the order of its cells. If `only` is given, return just that exercise.
 
         Raises:
             InputError: The notebook has an exercise that is not in this version of the package.
@@ -84,12 +84,12 @@ class Course:
 
 
 def exercise_of(cell: NotebookNode) -> str | None:
-    """Return the exercise that belongs in this course cell, or None if it isn't an exercise cell."""
+    """Return the exercise that belongs in this course cell. If it isn't an exercise cell, return None."""
     return _name_in_id(cell, "exercise-", "solution")
 
 
 def check_of(cell: NotebookNode) -> str | None:
-    """Return the exercise that this course cell checks, or None if it isn't a check."""
+    """Return the exercise that this course cell checks. If it isn't a check cell, return None."""
     return _name_in_id(cell, "check-", "grade")
 
 

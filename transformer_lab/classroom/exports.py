@@ -26,7 +26,7 @@ FEEDBACK = {  # shown to a student if there is no report
 
 
 def feedback_text(result: ExerciseResult) -> str:
-    """Return an exercise's report and the remarks for the student, without the instructor's flags."""
+    """Return an exercise's report and the remarks for the student, excluding the instructor's flags."""
     report = result.report or FEEDBACK.get(result.state, "")
     remarks = [f"Remark: {remark}" for remark in result.remarks if remark not in " ".join(report.split())]
     text = "\n\n".join(filter(None, [report, *remarks]))
@@ -56,7 +56,7 @@ def junit_xml(result: SubmissionResult) -> str:
 
 
 def _cell_cases(junit: str) -> list[ElementTree.Element]:
-    """Return nbval's test cases, except those for exercises, or none if pytest did not write valid XML."""
+    """Return nbval's test cases, excluding those for exercises. If pytest wrote invalid XML, the list is empty."""
     if not junit or "<!DOCTYPE" in junit:
         return []
     try:
@@ -94,7 +94,7 @@ def _add_properties(element: ElementTree.Element, values: dict[str, str]) -> Non
 
 
 def gradescope_results(submitted: Sequence[Entry]) -> str:
-    """Return `results.json` for Gradescope: one test per exercise, with only what the student may see.
+    """Return `results.json` for Gradescope: one test per exercise, showing only what the student may see.
 
     A file that could not be graded becomes a test with 0 points that states the reason. If there are several files,
     each test's name starts with the name of its notebook.
@@ -141,7 +141,7 @@ def _test(name: str, result: ExerciseResult, output: str) -> dict[str, Any]:
 
 
 def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[Entry]]) -> bytes:
-    """Return the zip of feedback pages that Moodle imports, which identifies students by their Moodle numbers.
+    """Return a zip of feedback pages for Moodle to import. It identifies students by their Moodle numbers.
 
     Args:
         pages: Maps each student to their feedback page, as HTML.
@@ -149,7 +149,7 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
             out. So are students who share a number, because the number doesn't tell whose page it is.
 
     Returns:
-        The zip's bytes (the same pages always yield the same bytes), or no bytes if no student is left.
+        The zip's bytes. The same pages always yield the same bytes. If no student is left, the result is empty.
     """
     students = {number: names[0] for number, names in moodle_numbers(submitted).items() if len(names) == 1}
     file = io.BytesIO()
@@ -162,7 +162,7 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
 
 
 def moodle_numbers(submitted: Mapping[str, Sequence[Entry]]) -> dict[int, list[str]]:
-    """Return the students with each Moodle number, normally one per number."""
+    """Return the students who have each Moodle number. Normally, there is only one per number."""
     numbers: dict[int, list[str]] = {}
     for student in sorted(submitted):
         match = re.search(r"\((\d+)\)$", student)

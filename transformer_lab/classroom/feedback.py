@@ -29,7 +29,8 @@ def reading_places(course: Course, name: str) -> dict[str, str]:
         exercise = exercise_of(cell)
         heading = re.match(r"(##?) +(.+)", cell.source) if cell.cell_type == "markdown" else None
         if exercise:
-            before = [section for section in sections[:-1] if section != "What you will build"]  # the last is its own
+            # The last section is the exercise's own.
+            before = [section for section in sections[:-1] if section != "What you will build"]
             explained = before or explained  # two exercises in a row may share an explanation
             nearest = before[-1:] or explained[-2:]
             where = f": {' and '.join(f'“{section}”' for section in nearest)}" if nearest else ""
@@ -51,7 +52,7 @@ def feedback_page(student: str, entries: Sequence[Entry], places: Mapping[str, s
 
 
 def sentences(exercise: str) -> dict[str, str]:
-    """Return the explanation of each known mistake of an exercise, by its slug."""
+    """Return the explanation of each known mistake in an exercise, keyed by the mistake's slug."""
     known = exercises().get(exercise)
     return diagnosis.sentences(known) if known else {}
 

@@ -66,7 +66,7 @@ class Entry:
     sandboxed: bool
     sources: str  # digest of the package that graded it
     others: tuple[str, ...] = ()  # paths of other files for the same notebook
-    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by exercise: students with similar answers
+    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # students with similar answers, per exercise
 
     @property
     def student(self) -> str:
@@ -145,7 +145,7 @@ class Gradebook:
         return GradingRun(run_id, None, version, sources, seed, tuple(paths))
 
     def record_submissions(self, run: GradingRun, submissions: Sequence[tuple[str, str, str]]) -> None:
-        """Record the submissions of a run as `(student, digest, path)`, replacing those recorded before."""
+        """Record a run's submissions as `(student, digest, path)`, replacing any that the run had recorded earlier."""
         rows = [(run.id, place, *map(clean, submission)) for place, submission in enumerate(submissions)]
         with self._transaction() as database:
             database.execute("DELETE FROM handed_in WHERE run = ?", (run.id,))
@@ -163,7 +163,7 @@ class Gradebook:
         self._query("UPDATE runs SET finished = ? WHERE id = ?", (_now(), run.id))
 
     def record_sandbox(self, run: GradingRun, sandboxed: bool) -> None:
-        """Record whether a run uses a sandbox. A run that was ever without one stays marked."""
+        """Record whether a run uses a sandbox. Once a run has been without one, it stays marked."""
         change = "UPDATE runs SET sandboxed = min(?, coalesce(sandboxed, 1)) WHERE id = ?"
         self._query(change, (int(sandboxed), run.id))
 
@@ -175,11 +175,11 @@ class Gradebook:
             database.executemany("INSERT INTO roster VALUES (?, ?, ?)", rows)
 
     def roster(self) -> list[Person]:
-        """Return the roster, which is empty if there is none."""
+        """Return the roster. If there is none, the list is empty."""
         return [Person(*row) for row in self._query("SELECT name, number FROM roster ORDER BY place")]
 
     def last_run(self) -> GradingRun | None:
-        """Return the last run, ignoring those that regraded a single exercise."""
+        """Return the last run, ignoring runs that regraded a single exercise."""
         rows = self._query(
             "SELECT id, finished, version, sources, seed, paths FROM runs "
             "WHERE only_exercise = '' ORDER BY id DESC LIMIT 1"
@@ -187,7 +187,7 @@ class Gradebook:
         return GradingRun(*rows[0][:4], int(rows[0][4]), tuple(json.loads(rows[0][5]))) if rows else None
 
     def final_results(self) -> dict[tuple[str, str], SubmissionResult]:
-        """Return the last result for each `(student, digest)`, leaving out those that have to be graded again."""
+        """Return the last result for each `(student, digest)`, excluding submissions that must be graded again."""
         rows = self._query(
             "SELECT student, digest, result FROM results WHERE id IN "
             "(SELECT max(id) FROM results GROUP BY student, digest) AND final"
@@ -212,7 +212,7 @@ class Gradebook:
         return sorted(entries, key=lambda entry: (entry.student.casefold(), entry.student, entry.notebook))
 
     def results_of_last_runs(self) -> dict[tuple[str, str], SubmissionResult]:
-        """Return the results that count, and those of other files for the same notebooks, by `(student, digest)`."""
+        """Return the results that count and those for other files of the same notebooks, by `(student, digest)`."""
         results = [entry.result for files in self._files_of_last_runs() for entry in files]
         return {(result.student, result.digest): result for result in results}
 
@@ -258,7 +258,7 @@ def is_graded_again(result: SubmissionResult) -> bool:
 
 
 def columns(entries: Sequence[Entry]) -> dict[str, float]:
-    """Return the points of all exercises in the submitted notebooks, in course order."""
+    """Return the maximum points for each exercise in the submitted notebooks, in course order."""
     points = {exercise.exercise: exercise.possible for entry in entries for exercise in entry.result.exercises}
     return {name: points[name] for name in dict.fromkeys([*exercises(), *points]) if name in points}
 
@@ -332,6 +332,6 @@ def number(points: float) -> str:
 
 
 def cell(text: str) -> str:
-    """Return `text` as one line that no spreadsheet evaluates as a formula."""
+    """Return `text` as a single line that spreadsheets don't evaluate as a formula."""
     line = " ".join(clean(text).split())
     return f"'{line}" if line.startswith(tuple(FORMULA_STARTS)) else line

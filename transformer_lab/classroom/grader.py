@@ -43,14 +43,14 @@ class Setup:
 
 
 class Grader:
-    """A pool of workers that grade submissions. Use it in a `with` statement, because it starts and ends processes.
+    """A pool of workers that grade submissions. Use it in a `with` statement, because it starts and stops processes.
 
     Args:
         limits: Limits for each submission.
-        jobs: How many submissions to grade at once; if None, as many as there are processors.
-        require_sandbox: Refuse to run students' code without a sandbox. If False, code may run with your permissions.
-        seed: Secret seed of the graded inputs; random if None.
-        course: The course with its notebooks; if None, the one in the package's own checkout.
+        jobs: How many submissions to grade at once. If None, one for each processor.
+        require_sandbox: Whether to run students' code only in a sandbox. If False, it may run with your permissions.
+        seed: Secret seed of the graded inputs. If None, it is random.
+        course: The course with its notebooks. If None, the one in the package's own checkout.
 
     Raises:
         InputError: A sandbox is required but cannot be created.
@@ -92,7 +92,7 @@ class Grader:
         self._temporary.__exit__(None, None, None)
 
     def grade(self, assembled: "Iterable[Assembled]", only: str | None = None) -> Iterator[SubmissionResult]:
-        """Yield results as they arrive. The next submission is taken from the iterable when a worker is free.
+        """Yield results as they arrive. The next submission is taken from the iterable when a worker becomes free.
 
         Args:
             assembled: The submissions to grade.
@@ -168,7 +168,7 @@ class _Worker:
         self.deadline = self.began + self._setup.limits.submission_seconds + EXTRA_SECONDS
 
     def result(self) -> SubmissionResult:
-        """Return the result, or a result that says why there is none."""
+        """Return the result. If the worker failed or ran out of time, return a result that says so."""
         try:
             if self.connection.poll():
                 return self.connection.recv()

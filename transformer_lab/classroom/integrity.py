@@ -58,13 +58,13 @@ def review(
     course_cells: Sequence[str],
     answers: Mapping[str, str] = types.MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """Return the flags of one answer: "line 4 uses `torch.nn.functional.softmax`".
+    """Return the flags for one answer, such as "line 4 uses `torch.nn.functional.softmax`".
 
     Args:
-        exercise: The exercise, with the names of library answers and of the package's parts that it builds on.
+        exercise: The exercise, which names library answers and the parts of the package that it builds on.
         source: The student's cell.
         own_cells: Cells that the student added. They may contain helpers.
-        course_cells: The course's own cells that are run, needed for their imports.
+        course_cells: The course's own cells that are run. Their imports are needed.
         answers: The cells of all exercises, by name. They may also contain helpers.
     """
     theirs = _imports(course_cells)
@@ -126,7 +126,7 @@ def _known_names(source: str, own_cells: Sequence[str], theirs: Mapping[str, str
 
 
 def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
-    """Return the cells that define names the answer uses, directly or indirectly, or that could define any name.
+    """Return the cells that define names the answer uses (even indirectly), and those that could define any name.
 
     Another exercise's cell is included only for its helpers, not for its answer or its imports.
     """
@@ -143,7 +143,7 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
 
 
 def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
-    """Return whether a cell may bind names not in its text, or changes a library, which can affect every answer.
+    """Return whether a cell can affect any answer, by binding names not in its text or by changing a library.
 
     Examples are `from module import *`, `exec(...)`, and `torch.Tensor.normal = torch.Tensor.softmax`.
     """
@@ -153,7 +153,7 @@ def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
 
 
 def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Return what a cell uses from libraries and the package, as lines and full names.
+    """Return what a cell uses from libraries and the package, as pairs of line number and full name.
 
     For other objects, only the attribute is known: `.softmax` for `scores.softmax`.
     """
@@ -178,7 +178,7 @@ def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
 
 
 def _banned_strings(source: str, banned: Iterable[str]) -> list[tuple[int, str]]:
-    """Return string constants that equal a banned name, with their lines: `methodcaller("softmax")` calls it."""
+    """Return string constants that equal a banned name, each with its line, as in `methodcaller("softmax")`."""
     tree = syntax_tree(source)
     answers = {answer.rpartition(".")[2] for answer in banned} - {""}
     nodes = list(ast.walk(tree)) if tree else []
@@ -203,7 +203,7 @@ def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
 
 
 def interference(source: str, course_cells: Sequence[str]) -> list[str]:
-    """Return attempts to change the checks or the package, such as "replaces `check`". They are only reported."""
+    """Return attempts to change the checks or the package, such as "replaces `check`". They cost no points."""
     names, theirs = names_of(source), _imports(course_cells)
     known = _known_names(source, [], theirs)
     replaced = [
@@ -304,7 +304,7 @@ class _Form:
 def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[str, ...]]]:
     """Return groups of students whose answers to an exercise are nearly the same, as `(exercise, students)`.
 
-    Variable names, comments, docstrings, annotations, and imports may differ; in larger answers, one statement may
+    Variable names, comments, docstrings, annotations, and imports may differ. In larger answers, one statement may
     differ, too. Small answers are ignored.
 
     Args:

@@ -1,10 +1,10 @@
 """The grader's side of a submission's kernel. It checks every message, and limits every wait.
 
 It replaces `jupyter_client`, whose client connects to sockets that the kernel has bound. In the sandbox, the sockets'
-folder is read-only, so here the grader binds them. That also lets it limit the size and number of messages (see
+folder is read-only, so the grader binds them instead. That also lets it limit the size and number of messages (see
 "garbage on the sockets" and "an endless message" in tests/classroom/hostile/). Another difference is that
-`jupyter_client` waits for a reply until a time limit. Here, the wait also ends when the kernel ends, which any of
-several limits can cause.
+`jupyter_client` waits for a reply until a time limit. Here, the wait also ends as soon as the kernel ends, for example
+because it has exceeded a limit.
 """
 
 import contextlib
@@ -127,7 +127,7 @@ class _Request:
 
 
 class Kernel:
-    """A kernel, with the methods that nbval calls on its `RunningKernel`.
+    """A kernel that has the methods nbval calls on its `RunningKernel`.
 
     Args:
         package: Folder of the stubbed package.
@@ -138,7 +138,7 @@ class Kernel:
 
     Raises:
         SandboxError: The sandbox cannot be created.
-        KernelEnded: The kernel ended right away, or doesn't answer.
+        KernelEnded: The kernel ended right away or didn't answer.
     """
 
     def __init__(self, package: Path, folder: Path, limits: Limits, seconds: float, sandboxed: bool = True) -> None:
@@ -279,7 +279,7 @@ class Kernel:
         return not self._has_ended()
 
     def stop(self) -> None:
-        """End the kernel and everything it has started, and wait until all of these processes are gone."""
+        """Shut down the kernel and everything it has started, and wait until all of these processes are gone."""
         self._stopped.set()
         if self.group is not None:
             self.kill("owner")
@@ -292,13 +292,13 @@ class Kernel:
     # -----------------------------------------------------------------------------------------------------------------
 
     def kill(self, reason: str) -> None:
-        """End the kernel and everything it has started, and record `reason`."""
+        """Kill the kernel and everything it has started, and record `reason`."""
         if self.exit_status is None:
             self.killed_for = self.killed_for or reason
         self.group.kill()
 
     def ask(self, kind: str, content: dict[str, Any], timeout: float) -> dict[str, Any] | None:
-        """Send a request, and return the content of its reply, or None after `timeout` seconds.
+        """Send a request, and return the content of its reply. If none arrives within `timeout` seconds, return None.
 
         The reply can be any JSON object, because a student's code may have written it.
 

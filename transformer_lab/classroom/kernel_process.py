@@ -1,7 +1,8 @@
 """Start a kernel: enter the sandbox, and give up all privileges before the first cell runs.
 
-`kernel_client.py` runs this file in a forked process. `multiprocessing` forks it from one that has imported torch and
-other libraries, but nothing from this package, so a kernel spends no time on imports and has no answers in its memory.
+`kernel_client.py` runs this file in a forked process. `multiprocessing` forks it from a process that has imported torch
+and other libraries, but nothing from this package. So a kernel spends no time on imports and has no answers in its
+memory.
 
 The forked process is the kernel's supervisor. It enters the sandbox's namespaces and forks once more, because entering
 a process ID namespace affects only a process's children. The student's code runs in that child.
@@ -30,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def supervise(request: dict[str, Any]) -> None:
-    """Run a kernel, and exit with its status, or with 128 + N after signal N, as a shell would."""
+    """Run a kernel, and exit with its status. After signal N, the exit status is 128 + N, as in a shell."""
     os.closerange(3, 4096)  # the pipes of `multiprocessing`
     if sys.platform == "linux":
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -246,7 +247,7 @@ def _kernel_app(shell: str, iopub: str) -> Any:
             if getattr(self, "_cell", None) != cell:
                 self._cell, self._left = cell, OUTPUT_CHARACTERS
             if not isinstance(string, str):
-                return super().write(string)  # it raises
+                return super().write(string)  # raises an exception
             shown, self._left = string[: self._left], max(0, self._left - len(string))
             if shown:
                 super().write(shown)

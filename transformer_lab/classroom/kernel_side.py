@@ -1,7 +1,7 @@
-"""The half of scoring that runs next to the student's code: find the student's object, call it, and return plain data.
+"""The half of the scoring that runs alongside the student's code.
 
-It doesn't know the answers. The other half, `scoring.py`, assumes that the student may have forged everything it
-receives.
+It finds the student's object, calls it, and returns plain data. It doesn't know the answers. The other half,
+`scoring.py`, assumes that the student may have forged everything it receives.
 """
 
 import importlib
@@ -78,8 +78,8 @@ def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None
     """Let the student's code use correct earlier parts, so that a mistake costs points only once.
 
     This replaces the earlier parts defined in the same module as the student's object, and adds those that are missing.
-    An imported part is kept, because the student chose it. A part of the same notebook comes as source, because it is
-    empty in this package.
+    An imported part is kept, because the student chose it. A part from the same notebook is received as source code,
+    because it is empty in this package.
     """
     names = namespace(subject)
     replaced, added, from_source = {}, [], {}

@@ -18,7 +18,7 @@ Message = dict[str, Any]
 
 
 def parse(frames: list[bytes], request_id: str) -> Message | None:
-    """Return the type and content of a message, or None if it doesn't answer the request or isn't a message at all."""
+    """Return a message's type and content. If it doesn't answer the request or isn't a message, return None."""
     try:
         start = frames.index(DELIMITER)
         header, parent, _, content = frames[start + 2 : start + 6]
@@ -47,7 +47,7 @@ def is_idle(message: Message) -> bool:
 
 
 def checked_output(message: Message) -> Message | None:
-    """Return an output with only the fields of its kind, all of the right type, or None if nbval doesn't use it."""
+    """Return an output with only its kind's fields, each of the right type. If nbval doesn't use it, return None."""
     kind, content = message["msg_type"], message["content"]
     fields: dict[str, Any]
     match kind:

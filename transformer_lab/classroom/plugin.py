@@ -1,6 +1,6 @@
 """`pytest --transformer-lab-grade FILE`: grade a submission with plain pytest, in your own test runner.
 
-pytest imports this file in every run on a machine that has the package, so it imports nothing else until needed.
+pytest imports this file in every run on a machine that has the package, so other imports wait until needed.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 Linux can limit the memory of each process, but it can limit a group's total only in a cgroup, which few users are
 allowed to create. So the grader checks ten times a second. "memory of children" and
-`test_memory_that_no_process_owns_counts_as_well` fail without it.
+`test_memory_that_no_process_owns_counts_as_well` fail without this check.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class ProcessGroup:
                 kernel.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """End all processes. In a sandbox, even detached processes end with its first process."""
+        """Kill all processes. In a sandbox, detached processes end, too, because its first process is killed."""
         if self.sandbox is not None:
             self.sandbox.kill()
             return
@@ -79,7 +79,7 @@ class ProcessGroup:
         return total
 
     def _socket_bytes(self) -> int:
-        """Return how much all sockets together may hold, including those in transit through another socket."""
+        """Return how many bytes all sockets together may hold, including sockets being sent through another socket."""
         with contextlib.suppress(OSError, IndexError, ValueError):
             first_line = Path(f"/proc/{self.sandbox.first_process}/net/sockstat").read_text().splitlines()[0]
             return int(first_line.split()[2]) * SOCKET_BYTES

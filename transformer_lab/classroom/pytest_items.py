@@ -1,10 +1,10 @@
-"""A submission as pytest items: one for each cell, which nbval runs in our kernel, then one for each exercise.
+"""A submission as pytest items: one for each cell, run by nbval in our own kernel, followed by one for each exercise.
 
-nbval runs a cell, collects its outputs, and compares them with the notebook's. By default, it would start its own
-kernel, fail every cell after one that ended the kernel or timed out, and follow nbval markers in a student's cell.
-Here, the kernel is in a sandbox, and the cells share the submission's time. If a cell ends the kernel, the next cell
-gets a new kernel in which the other cells have been rerun. That way, a cell can lose only its own points ("os._exit in
-the cell", "a loop that swallows interrupts").
+nbval runs a cell, collects its outputs, and compares them with those in the notebook. By default, it would start its
+own kernel, fail every cell after one that killed the kernel or timed out, and obey nbval markers in a student's cell.
+Here, the kernel is in a sandbox, and all cells share the submission's time limit. If a cell kills the kernel, the next
+cell gets a new kernel in which the other cells have been rerun. That way, a cell can lose only its own points
+("os._exit in the cell", "a loop that swallows interrupts").
 """
 
 import json
@@ -30,7 +30,7 @@ from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS,
 from transformer_lab.exercises.exercise import Exercise
 
 MOST_REMARKS = 10
-MOST_KERNELS = 8  # the first one, plus replacements after a cell or an exercise has ended a kernel
+MOST_KERNELS = 8  # the first one, plus replacements for kernels that a cell or an exercise has killed
 
 
 @dataclass(eq=False)  # hashable, because pytest keeps its plug-ins in sets
@@ -77,10 +77,10 @@ class SubmissionRun:
         return min(self.limits.cell_seconds, left)
 
     def kernel_after(self, cells: range) -> Kernel:
-        """Return a new kernel that has run these cells, except for cells that ended an earlier kernel.
+        """Return a new kernel that has run these cells, skipping any that killed an earlier kernel.
 
         Raises:
-            KernelEnded: The cells end every kernel, or the time is up.
+            KernelEnded: The cells kill every new kernel, or the time is up.
         """
         while self.kernels < MOST_KERNELS:
             self.cell_seconds()
@@ -163,7 +163,7 @@ class GradedNotebook(IPyNbFile):
             yield GradedExercise.from_parent(self, name=exercise.name, exercise=exercise)
 
     def living_kernel(self, cells: range) -> Kernel:
-        """Return the current kernel, or if it has ended, a new one that has run these cells."""
+        """Return the current kernel. If it has ended, return a new one that has run these cells."""
         if not self.kernel.is_alive():
             self.kernel.stop()
             self.kernel = self.run.kernel_after(cells)
@@ -213,7 +213,7 @@ class GradedCell(IPyNbCell):
             raise error from None
 
     def _exception(self) -> str:
-        """Return the exception that the cell raised, or ""."""
+        """Return the exception that the cell raised. If there was none, return ""."""
         for output in self.test_outputs or ():
             if output.output_type == "error":
                 text = " ".join(f"{output.ename}: {output.evalue}".split())[:400]
@@ -293,7 +293,7 @@ class GradedExercise(pytest.Item):
             return None
         try:
             kernel = run.kernel_after(range(index))
-        except Exception:  # the cells end every kernel, or none can be started
+        except Exception:  # the cells kill every kernel, or none can be started
             return None
         try:
             checked = self._score_in(kernel)

@@ -1,4 +1,4 @@
-"""Release notebooks to students, with a page that explains how to submit them and a manifest with their points."""
+"""Release notebooks to students, along with a page about submitting them and a manifest that lists their points."""
 
 import hashlib
 import json
@@ -27,14 +27,14 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
         name: The notebook, such as `03` or `03_masks`.
         out: A folder, which is created if it does not exist.
         course: The course notebooks.
-        address: The URL of the repository that students clone, which appears on the page. Later releases reuse it.
+        address: The URL of the repository that students clone. It appears on the page, and later releases reuse it.
 
     Returns:
         The files that were written.
 
     Raises:
-        InputError: The notebook does not exist, contains an answer, or has different points from the package; or a file
-            in `out` was not released there or has been changed since.
+        InputError: The notebook does not exist, contains an answer, or has points that differ from the package's. Also
+            raised if a file in `out` was not released there or has been changed since.
     """
     name = course.full_name(name)
     out = Path(out).resolve()
@@ -64,7 +64,7 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
 
 
 def _check_answers_and_points(name: str, course: Course) -> None:
-    """Refuse a notebook that contains an answer or was built before the package's points changed."""
+    """Reject a notebook that contains an answer or was built before the package's points changed."""
     path, exercises = course.paths[name], {exercise.name: exercise for exercise in course.exercises(name)}
     for cell in course.notebook(name).cells:
         exercise = exercises.get(exercise_of(cell) or check_of(cell))
@@ -98,7 +98,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _refuse_to_overwrite(path: Path, text: str, released: set[str | None]) -> None:
-    """Refuse to replace a file that differs unless it was released here, because it may be the user's own work."""
+    """Reject a file that differs and was not released here, because it may be the user's own work."""
     if not path.exists() or path.read_bytes() == text.encode():
         return
     if hashlib.sha256(path.read_bytes()).hexdigest() not in released:

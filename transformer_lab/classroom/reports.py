@@ -23,7 +23,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         feedback/STUDENT.html                             a feedback page per student
         moodle_feedback.zip                               these pages for upload, if the files came from Moodle
         junit/STUDENT.NOTEBOOK.xml                        what ran, and the points earned
-        gradescope/NOTEBOOK/STUDENT/results.json          for Gradescope, if a notebook is an assignment
+        gradescope/NOTEBOOK/STUDENT/results.json          for Gradescope, if each notebook is an assignment
         gradescope/STUDENT.json                           for Gradescope, if all notebooks are one assignment
 
     Returns:
@@ -56,7 +56,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
 
 
 def with_similar(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with the names of students who gave nearly the same answers."""
+    """Return the entries, adding the names of students who gave nearly the same answers."""
     answers = [
         (entry.student, result.exercise, result.source)
         for entry in entries

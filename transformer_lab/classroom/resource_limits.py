@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-# For processes that get forked, which is unsafe with several threads, or that run in parallel.
+# For processes that are forked, which is unsafe with several threads, and for processes that run in parallel.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 
 

@@ -83,19 +83,19 @@ def without_points(
 
 
 def as_json(result: SubmissionResult) -> str:
-    """Return the result as one line of ASCII, in which characters that UTF-8 cannot encode are escaped."""
+    """Return the result as one line of ASCII. Characters that UTF-8 cannot encode are escaped."""
     return json.dumps(asdict(result))
 
 
 def from_json(text: str) -> SubmissionResult:
-    """Return the result that `as_json` wrote."""
+    """Return the result that was passed to `as_json`."""
     fields = with_tuples(json.loads(text))
     fields["exercises"] = tuple(ExerciseResult(**with_tuples(exercise)) for exercise in fields["exercises"])
     return SubmissionResult(**fields)
 
 
 def with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass, turning the lists that JSON made of its tuples back into tuples."""
+    """Return the fields of a dataclass, converting lists to tuples, because JSON turns tuples into lists."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
@@ -103,7 +103,7 @@ def require_gradebook(folder: Path, option: str) -> None:
     """Check that a folder has a gradebook. Importing this module is fast, so the command line can do this right away.
 
     Raises:
-        InputError: The folder has none, so `option` can't be used.
+        InputError: The folder has no gradebook, so `option` can't be used.
     """
     if not (folder / GRADEBOOK).exists():
         raise InputError(f"there is no gradebook in {folder}: grade without {option} first")

@@ -1,4 +1,4 @@
-"""Read a class roster, and compare it with the submissions: who submitted nothing, and who is not on the roster?"""
+"""Read a class roster, and compare it with the submissions to find people who are missing from one or the other."""
 
 import io
 import re
@@ -45,7 +45,7 @@ class Attendance:
     listed: int = 0  # people on the roster
     absent: tuple[str, ...] = ()  # on the roster but submitted nothing
     unlisted: tuple[str, ...] = ()  # in the gradebook but not on the roster
-    namesakes: tuple[str, ...] = ()  # absent people who might be a student with the same name
+    namesakes: tuple[str, ...] = ()  # absent people who may be the same person as a student with that name
     doubtful: tuple[str, ...] = ()  # matched by number even though the name differs
     numbers: Mapping[str, str] = field(default_factory=dict)  # the numbers of students and absent people, by name
 
@@ -84,7 +84,7 @@ def read_roster(path: Path) -> list[Person]:
 
 
 def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendance:
-    """Match the people on a roster to students by number and name, or else by name, or else by number alone.
+    """Match people on a roster to students: first by number and name, then by name, and finally by number alone.
 
     Case, accents, spaces, and punctuation are ignored, and the family name may come first.
 
@@ -215,7 +215,7 @@ def _split(student: str) -> Person:
 
 
 def _as_people(students: Collection[str]) -> dict[str, Person]:
-    """Split students' names and numbers, except for a `(2)` that the grader added to tell namesakes apart."""
+    """Separate names from numbers. A `(2)` that the grader added to tell namesakes apart is not a number."""
     people = {student: _split(student) for student in students}
     namesakes = Counter(person.name.casefold() for person in people.values())
     without_number = {student.casefold() for student in students}
@@ -230,7 +230,7 @@ def _as_people(students: Collection[str]) -> dict[str, Person]:
 def _keys(person: Person) -> dict[str, list[str]]:
     """Return the keys that identify a person under each rule, with the strictest rule first.
 
-    Ada Lovelace can be spelled `adalovelace` or, in Canvas's order, `lovelaceada`. Müller can also be `mueller`.
+    The keys of Ada Lovelace are `adalovelace` and, in Canvas's order, `lovelaceada`. Müller can also be `mueller`.
     """
     words = _words(person.name)
     spelled = [words, _words(person.name.casefold().translate(GERMAN))]

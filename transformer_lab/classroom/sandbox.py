@@ -1,9 +1,10 @@
-"""The sandbox of a kernel: namespaces that bubblewrap creates and holds, for the kernel's process to enter.
+"""A kernel's sandbox: namespaces that bubblewrap creates and keeps open, and that the kernel's process enters.
 
 It has its own network, processes, IPC, and mounts. It can read the system and the Python environment, and it has a
-small /tmp and /dev/shm in memory. Nothing else on the machine exists there: not /home, not /run, not the checkout with
-the answers. It cannot write anything outside. Even the folder of the kernel's sockets is read-only, which doesn't
-prevent connecting. Without the sandbox, "reads the disk" and "a detached process that rewrites results" would succeed.
+small /tmp and /dev/shm in memory. Nothing else on the machine exists there, including /home, /run, and the checkout
+with the answers. It cannot write anything outside. Even the folder of the kernel's sockets is read-only, which doesn't
+prevent connecting to them. Without the sandbox, "reads the disk" and "a detached process that rewrites results" would
+succeed.
 """
 
 import contextlib
@@ -39,14 +40,14 @@ ETC = (
 
 
 class SandboxError(Exception):
-    """This machine cannot create a sandbox; the message says why."""
+    """Raised if this machine cannot create a sandbox. The message says why."""
 
 
 class Sandbox:
-    """Namespaces kept alive by a waiting `cat`. When it ends, so does every process that has entered them.
+    """Namespaces kept alive by a waiting `cat`. When `cat` ends, so does every process that has entered them.
 
-    `cat` is their first process, so no signal from inside can end it. It has the seccomp filter, too, because processes
-    of an ordinary user can write to each other's memory (`test_every_process_in_it_has_the_filter`).
+    `cat` is their first process, so no signal from inside can end it. It has the seccomp filter, too, because an
+    ordinary user's processes can write to each other's memory (`test_every_process_in_it_has_the_filter`).
 
     Args:
         package: Folder of the stubbed package, which is readable inside under the same path.
@@ -92,13 +93,13 @@ class Sandbox:
             raise SandboxError("its first process runs without the seccomp filter")
 
     def kill(self) -> None:
-        """End every process in it, without waiting for them."""
+        """Kill every process in it, without waiting for them to end."""
         with contextlib.suppress(OSError):
             if self._first is not None:
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
 
     def close(self) -> None:
-        """End every process in it, and wait until they are gone. The first process is the last to end."""
+        """Kill every process in it, and wait until all of them are gone. The first process is the last to end."""
         self.kill()
         try:
             self.process.wait(END_SECONDS if self._first is not None else 0.1)
@@ -124,7 +125,7 @@ def _is_readable(file: object, seconds: float) -> bool:
 
 
 def command(package: Path, sockets: Path) -> list[str]:
-    """Return the `bwrap` command, without the program to run."""
+    """Return the `bwrap` command, to which the program to run must be appended."""
     # Root doesn't need a user namespace. The kernel gets its own user, so that its processes are counted separately.
     privileges = ["--cap-drop", "ALL"] if os.geteuid() == 0 else ["--unshare-user"]
     return [
@@ -153,7 +154,7 @@ def _bubblewrap_help() -> str:
 
 @functools.cache
 def _system() -> list[str]:
-    """Return the mounts of the system and the Python environment, without the package, which has the answers."""
+    """Return the mounts for the system and the Python environment, excluding the package because it has the answers."""
     arguments: list[str] = []
     for name in ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"):
         if os.path.islink(name):
@@ -161,7 +162,7 @@ def _system() -> list[str]:
         elif os.path.isdir(name):
             arguments += ["--ro-bind", name, name]
     arguments += ["--ro-bind", "/usr", "/usr"]
-    for folder in ("/etc", "/etc/ssl"):  # bubblewrap would create them for its own user only
+    for folder in ("/etc", "/etc/ssl"):  # bubblewrap would let only its own user enter them
         arguments += ["--perms", "0755", "--dir", folder]
     for name in ETC:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
@@ -182,9 +183,9 @@ def _system() -> list[str]:
 
 
 def _readable(folder: Path) -> list[str]:
-    """Return the arguments that make a folder readable under its own path, including those for its parents.
+    """Return the arguments that make a folder readable under its own path, including arguments for its parents.
 
-    bubblewrap would create the parents for its own user only.
+    Otherwise, bubblewrap would create the parents so that only its own user can enter them.
     """
     parents = [str(parent) for parent in reversed(folder.parents) if parent != Path("/")]
     return [
@@ -207,7 +208,7 @@ def _with_answers(bound: list[Path]) -> list[Path]:
 
 @functools.cache
 def why_no_sandbox() -> str:
-    """Return why kernels cannot run in a sandbox on this machine, or "" if they can."""
+    """Return the reason why kernels cannot run in a sandbox on this machine. If they can, return ""."""
     if sys.platform != "linux":
         return "sandboxes need Linux"
     if not shutil.which("bwrap"):

@@ -1,4 +1,4 @@
-"""Score an object in a kernel. The kernel receives inputs and returns plain data, which is judged here."""
+"""Score an object in a kernel. The kernel receives inputs and returns plain data, which is scored here."""
 
 import contextlib
 import functools
@@ -65,7 +65,7 @@ def score(
         kernel: A kernel in which all cells have run.
         exercise: The exercise, with its checks and its answer.
         seed: Secret seed of the graded inputs. The report mentions only inputs from the notebook's own check.
-        revealed: Exercises whose answers the kernel may see, because they have been scored or won't be.
+        revealed: Exercises whose answers the kernel may see, because they have been scored or will not be scored.
         seconds: Time limit for each of the two or three runs, after which the kernel is killed.
         source: The student's code, which can rule out a misconception.
         failure: What happened to the student's cell, if it did not run to completion.
@@ -172,8 +172,8 @@ def request(exercise: Exercise, seed: int, revealed: set[str]) -> dict[str, Any]
 def _earlier_parts(exercise: Exercise, revealed: set[str]) -> list[dict[str, str]]:
     """Return the parts that the exercise builds on.
 
-    Parts of the same notebook come as source, if they may be revealed. Parts of earlier notebooks are in the stubbed
-    package.
+    Parts from the same notebook are sent as source code if they may be revealed. Parts from earlier notebooks are in
+    the stubbed package.
     """
     parts = []
     for name in exercise.builds_on:
@@ -204,7 +204,7 @@ def _crash_kinds(observations: Iterable[Observation]) -> set[str]:
 def _scored(
     exercise: Exercise, secret: Report, public: Report | None, crash_kinds: set[str], remarks: tuple[str, ...]
 ) -> ExerciseResult:
-    """Return the result for the secret inputs, with a report that mentions only the public ones."""
+    """Return the result for the secret inputs, with a report that mentions only the public inputs."""
     state = secret.state
     if state == "failed" and "time" in crash_kinds:
         state = "timed out"

@@ -1,4 +1,4 @@
-"""Write the package that submissions use: a copy without the answers to one notebook and all later ones."""
+"""Write the package that submissions use: a copy that omits the answers to one notebook and to all later ones."""
 
 import ast
 import functools
@@ -26,8 +26,8 @@ LEFT_OUT = {
     "plots": ("page.html", "page.py"),
 }  # fmt: skip
 
-# Copied from these folders anyway, because they contain no answers: the modules that observe a student's object in the
-# sandbox, and the kernel's half of scoring.
+# Files in these folders that are copied anyway, because they contain no answers: the modules that observe a student's
+# object in the sandbox, and the kernel's half of scoring.
 OBSERVERS = ("exercise.py", "harnesses.py", "observation.py", "sampling.py", "time_limit.py")
 KERNEL_SIDE = ("__init__.py", "kernel_side.py", "wire.py")
 
@@ -111,7 +111,7 @@ def reimplementations() -> dict[str, list[Place]]:
 
 
 def _marks(node: ast.stmt) -> list[str]:
-    """Return the answers that `@reimplements` names on a function, class, or method."""
+    """Return the answers that a function, class, or method is marked with, using `@reimplements`."""
     calls = [call for call in getattr(node, "decorator_list", ()) if isinstance(call, ast.Call)]
     return [ast.literal_eval(name) for call in calls if ast.unparse(call.func) == "reimplements" for name in call.args]
 

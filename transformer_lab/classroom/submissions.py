@@ -40,12 +40,12 @@ TOO_MANY_FILES = f"only the first {MAX_FILES_PER_STUDENT} files of a student are
 
 
 class NotGradable(Exception):  # noqa: N818 (it describes a submission, not an error in this package)
-    """A file cannot be graded. The message says why, in one line."""
+    """Raised if a file cannot be graded. The message says why, in one line."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One file from one student. Each of a student's notebooks is a separate submission under the same name."""
+    """One file from one student. Each of a student's notebooks is a separate submission with the same `student`."""
 
     student: str  # printable, at most 100 characters, no slashes; unique within a batch
     path: str  # printable: "moodle.zip: Ada Lovelace_123_assignsubmission_file_/03_masks.ipynb"
@@ -59,7 +59,7 @@ class _Owner:
 
     name: str
     number: str = ""  # the student's number in a course system
-    system: str = ""  # "Moodle" or "Canvas": there, name and number identify a student
+    system: str = ""  # "Moodle" or "Canvas", where name and number together identify a student
 
     @property
     def display_name(self) -> str:
@@ -99,8 +99,8 @@ def collect(paths: Sequence[Path | str]) -> list[Submission]:
     """Return all submissions in files, folders, and zips, in an order that does not depend on the machine.
 
     Each given folder or zip belongs to a class: it contains `<student>/.../<notebook>.ipynb`, or files named after
-    their students. A zip inside it belongs to one student, whatever it contains. Files that cannot be graded are
-    included, along with the reason.
+    their students. A zip inside it belongs to one student, regardless of what it contains. Files that cannot be
+    graded are included, along with the reason.
 
     Raises:
         InputError: A path does not exist, or a given zip cannot be opened.
@@ -112,7 +112,10 @@ def collect(paths: Sequence[Path | str]) -> list[Submission]:
 
 
 def folder_of_a_pattern(paths: Iterable[Path]) -> Path | None:
-    """Return the parent shared by three or more of the paths, if any: a shell may have expanded `submitted/*`."""
+    """Return the folder that contains three or more of the paths. If there is none, return None.
+
+    Such paths suggest that a shell has expanded a pattern like `submitted/*`.
+    """
     parents = Counter(path.absolute().parent for path in paths if path.is_dir() or _is_zip(path.name))
     folder, count = max(parents.items(), key=lambda item: item[1], default=(None, 0))
     return folder if count >= 3 else None
@@ -178,7 +181,7 @@ class _Student:
             with _open_zip(BytesIO(self._content(file)), MAX_ENTRIES_PER_STUDENT) as archive:
                 files = _files_in_zip(archive, file.path)
                 owners = {_owner_by_system(inner.parts[0]) for inner in files}
-                if len(owners) > 1 and None not in owners:  # a student can make such a zip, too
+                if len(owners) > 1 and None not in owners:  # a student can submit such a zip, too
                     raise NotGradable(WHOLE_CLASS)
                 for inner in files:
                     if inner.is_notebook or inner.is_link:
@@ -224,7 +227,7 @@ def _too_much(files: str, limit: int) -> NotGradable:
 
 
 def _files_below(path: Path, parts: tuple[str, ...]) -> Iterator[_File]:
-    """Yield the files in a student's folder, or the file itself."""
+    """Yield the files in a student's folder. If `path` is a file, yield just that file."""
     file = _File(parts, str(path), os.path.islink(path), partial(_read_from_disk, path))
     if file.is_link or not os.path.isdir(path) or (file.is_notebook and len(parts) > 1):
         yield file
@@ -277,7 +280,7 @@ def _open_zip(file: BinaryIO, max_entries: int) -> zipfile.ZipFile:
     """Open a zip after counting its entries, because `zipfile` allocates a kilobyte for an entry of fifty bytes.
 
     Raises:
-        NotGradable: It is not a zip, is damaged, or has too many entries.
+        NotGradable: The file is not a zip, is damaged, or has too many entries.
     """
     try:
         if not file.seek(0, os.SEEK_END):
@@ -319,7 +322,7 @@ def _without_top_folder(files: list[_File]) -> list[_File]:
 
 
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, student: _Student) -> bytes:
-    """Read no more than the compressed and uncompressed sizes that the entry claims to have."""
+    """Read an entry, but no more data than the compressed and uncompressed sizes that it claims to have."""
     path = entry.filename.replace("\\", "/")
     if path.startswith("/") or ".." in path.split("/"):
         raise NotGradable("its path points outside the zip")
@@ -340,7 +343,7 @@ def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, student: _Stud
 
 
 def without_outputs(content: bytes) -> bytes:
-    """Return a small notebook unchanged, and a large one without outputs and attachments, which are not graded.
+    """Remove outputs and attachments, which are not graded, if the notebook is large. Return its content.
 
     Raises:
         NotGradable: The file is large and not a notebook, or it is too large even without its outputs.
@@ -363,7 +366,7 @@ def read_notebook(content: bytes) -> dict[str, Any]:
     """Return the JSON of a notebook of any version: a dictionary with a list of cells.
 
     Raises:
-        NotGradable: It is not a notebook.
+        NotGradable: The content is not a notebook.
     """
     if not content.strip():
         raise NotGradable("the file is empty")
@@ -409,7 +412,7 @@ _COPY = re.compile(r"(?:^copy[ _-]of[ _-]+)|[ _-]copy\d*$|\s*\(\d{1,3}\)$", re.I
 
 
 def _owner(file: _File) -> _Owner | None:
-    """Return the owner of a file according to the first part of its path, or None if it names no owner."""
+    """Return the owner of a file according to the first part of its path. If it names no owner, return None."""
     name = file.parts[0]
     if (owner := _owner_by_system(name)) or len(file.parts) > 1:
         return owner or _Owner(name)
@@ -421,7 +424,7 @@ def _owner(file: _File) -> _Owner | None:
 
 
 def _owner_by_system(name: str) -> _Owner | None:
-    """Return the owner of a file or folder that Moodle or Canvas has named, or None otherwise.
+    """Return the owner of a file or folder if its name comes from Moodle or Canvas. Otherwise, return None.
 
     If Moodle's marker appears twice, the student may have put one there. Then neither number can be trusted, and the
     whole name becomes the owner.
@@ -450,9 +453,9 @@ def _notebook_pattern() -> re.Pattern[str]:
 def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
     """Give each student a unique, printable name.
 
-    Files for the same notebook and name belong to one student if they are in the same folder or zip, or have the same
-    number from a course system; the best of these files will count. If only the names match, the files may be from two
-    people, so the second gets a different name.
+    Files with the same student's name for the same notebook belong to one student if they are in the same folder or
+    zip, or have the same number from a course system. The best of these files will count. If only the names match, the
+    files may be from two people, so the second person gets a different name.
     """
     with_notebook = {candidate.owner for candidate in candidates if candidate.problem != NO_NOTEBOOK}
     candidates = [  # Moodle may add an empty text field next to a notebook
@@ -467,12 +470,12 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
         names[owner] = _unique(owner.display_name, used)  # `Ada Lovelace` keeps her name, `Ada  Lovelace` doesn't
 
     def claim(index: int) -> tuple[bool, int]:
-        """Rank files by their claim to a name: those in a folder or zip of that name, then `a_03`, then `a_03 (1)`."""
+        """Rank files by their claim to a name: those in a folder or zip with that name, `a_03`, and `a_03 (1)`."""
         is_loose = candidates[index].container.lower().endswith(".ipynb")
         return is_loose, len(candidates[index].file.parts[-1]) * is_loose
 
     students: dict[int, str] = {}
-    students_by_container: dict[tuple[_Owner, str], dict[str, str]] = {}  # for each owner and notebook
+    students_by_container: dict[tuple[_Owner, str], dict[str, str]] = {}  # one dictionary for each owner and notebook
     for index in sorted(range(len(candidates)), key=claim):
         candidate, owner = candidates[index], candidates[index].owner
         known = students_by_container.setdefault((owner, _guess_notebook(candidate)), {})
@@ -487,13 +490,13 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
 
 
 def _guess_notebook(candidate: _Candidate) -> str:
-    """Guess the notebook without parsing the file, from an exercise's ID or else from the file's name."""
+    """Guess the notebook from an exercise's ID or else from the file's name, without parsing the file."""
     match = re.search(rb'"exercise-\w{1,80}"', candidate.content)
     return match[0].decode(errors="replace") if match else candidate.file.parts[-1]
 
 
 def _unique(name: str, used: set[str]) -> str:
-    """Return `name`, or `name (2)` if it is in use, ignoring case."""
+    """Return `name`. If it is already in use (ignoring case), return `name (2)` or a higher number."""
     candidate, count = name, 1
     while candidate.casefold() in used:
         count += 1
@@ -504,7 +507,7 @@ def _unique(name: str, used: set[str]) -> str:
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return untrusted text on one line, shortened, without control, format, or lone surrogate characters.
+    """Return untrusted text as one shortened line, without control characters, format characters, or lone surrogates.
 
     If the limit is at most `LONGEST_NAME`, the text is treated as a name, so slashes are replaced, too.
     """

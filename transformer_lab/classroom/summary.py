@@ -83,7 +83,7 @@ def outcome(result: ExerciseResult) -> str:
 
 
 def _exercises(graded: Sequence[Entry]) -> dict[str, Any]:
-    """Return the points and outcomes of each exercise with a chart, or nothing if no file could be graded."""
+    """Return each exercise's points and outcomes, and a chart. If no file could be graded, return {}."""
     import pandas
 
     points = columns(graded)
@@ -109,7 +109,7 @@ def _exercises(graded: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _totals(graded: Sequence[Entry]) -> dict[str, Any]:
-    """Return overall and per-notebook statistics with a histogram, or nothing if no file could be graded."""
+    """Return overall and per-notebook statistics, and a histogram. If no file could be graded, return {}."""
     possible = sum(columns(graded).values())
     if not possible:
         return {}
@@ -142,7 +142,7 @@ def _statistics(points: Sequence[float], possible: float) -> dict[str, float]:
 
 
 def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
-    """Return the known mistakes and who made them, most common first, with a chart, or nothing if there were none."""
+    """Return the known mistakes and who made them, most common first, and a chart. If there were none, return {}."""
     made: dict[tuple[str, str], list[str]] = {}
     for student, result in results:
         for slug in result.misconceptions:
@@ -169,7 +169,7 @@ def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
 
 
 def _stuck(graded: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the students stuck on each exercise: it is the first one in its notebook that they didn't pass."""
+    """Return who is stuck on each exercise. Students are stuck on a notebook's first exercise that they didn't pass."""
     stuck: dict[str, list[tuple[str, str]]] = {}
     for entry in graded:
         first = next((result for result in entry.result.exercises if result.state != "passed"), None)
@@ -195,7 +195,7 @@ def _similar(entries: Sequence[Entry]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
-    """Draw a picture for the light theme and one for the dark theme, each as a `data:` URL. `height` is in inches."""
+    """Return two `data:` URLs of a chart: for the light theme and for the dark theme. `height` is in inches."""
     _leave_home_alone()
     import matplotlib
     import seaborn

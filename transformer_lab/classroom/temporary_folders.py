@@ -32,13 +32,13 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def short_temporary_folder() -> Path:
-    """Return the usual folder for temporary files, or /tmp if socket paths would be too long there."""
+    """Return the usual folder for temporary files. If socket paths would be too long there, return /tmp."""
     usual = tempfile.gettempdir()
     return Path(usual if len(usual) < 50 else "/tmp")
 
 
 def _remove_if_stale(folder: Path) -> None:
-    """Remove a folder whose owner is gone. Skip links, and folders without a lock, which other programs may own."""
+    """Remove a folder whose owner is gone. Skip links and folders without a lock, because others may own them."""
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         return
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -72,7 +72,7 @@ def _encode_tensor(tensor: torch.Tensor) -> list:
     if tensor.numel() * tensor.element_size() > MOST_BYTES:
         return ["foreign", f"a tensor of shape {tuple(tensor.shape)}"[:200]]
     resolved = tensor.detach().resolve_conj().resolve_neg()
-    # `contiguous` would keep the stride of a single number, whatever it is, and then `view` fails.
+    # `contiguous` would keep the stride of a tensor with a single number, and then `view` could fail.
     flat = resolved.clone(memory_format=torch.contiguous_format).reshape(-1)
     return ["tensor", name, list(tensor.shape), _base64(flat.view(torch.uint8).numpy())]
 
@@ -90,10 +90,10 @@ def _base64(array: np.ndarray) -> str:
 
 
 def decode(wire: Any) -> Any:
-    """Return the data that `encode` was given. The limit on messages also limits its size.
+    """Return the data that was passed to `encode`. Its size is bounded by the maximum size of a message.
 
     Raises:
-        WireError: It was not written by `encode`, or it is too large.
+        WireError: The input was not written by `encode`, or it is too large.
     """
     try:
         return _decode(wire, 0, itertools.count())
@@ -160,10 +160,10 @@ def encode_observation(observation: Observation) -> list:
 
 
 def decode_observation(wire: Any, changes: tuple[str, ...]) -> Observation:
-    """Return the observation that `encode_observation` was given, keeping only the changes listed in `changes`.
+    """Return the observation passed to `encode_observation`, keeping only the changes listed in `changes`.
 
     Raises:
-        WireError: As in `decode`.
+        WireError: The input was not written by `encode_observation`, or it is too large.
     """
     match wire:
         case [value, None, list(changed)]:
