@@ -46,7 +46,10 @@ def raises(error: str, verb: str = "raises") -> str:
 
 
 def refusal(received: str, attempt: str) -> Remark | None:
-    """Return a remark unless sizes that don't fit raise a `ValueError`. `received` names the exception they raise."""
+    """Return a remark if incompatible sizes raise no `ValueError`.
+
+    `received` names the exception that was raised, if any.
+    """
     if received in REFUSED:
         return None
     advice = "A `ValueError` that names both numbers tells the caller right away what's wrong."
@@ -56,7 +59,9 @@ def refusal(received: str, attempt: str) -> Remark | None:
 
 
 def remark_unless_refused(says: str) -> Rule:
-    """Return a rule that remarks `says` unless all calls raise a `ValueError`. The `{}` in `says` lists the others.
+    """Return a rule that gives the remark `says` if some calls raise no `ValueError`.
+
+    The `{}` in `says` lists those calls.
 
     The harness names the exception that each call raises: `{"k = 0": "ValueError"}`.
     """
