@@ -192,7 +192,7 @@ class _Search:
     def _pairs_of_known(self) -> list[_Pair]:
         """Return all pairs, starting with the likely ones.
 
-        Likely pairs are sorted by how many results they reproduce, most first, and then by number of edits, fewest first.
+        Likely pairs are sorted by how many results they reproduce (most first), then by number of edits (fewest first).
         """
         self.budget = EFFORT
         clues = self._clues([candidate for candidate in self.known if candidate.wrong.edits])
