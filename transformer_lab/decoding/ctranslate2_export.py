@@ -57,7 +57,7 @@ PATIENCE = 2  # recommended for serving; chosen on Multi30k's validation pairs
 
 
 def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
-    """Write the model in float32 and its tokenizer into a new folder. If this fails, no incomplete folder is left.
+    """Write the model in float32 and its tokenizer into a new folder. If this fails, the incomplete folder is removed.
 
     A BPE tokenizer with a shared vocabulary is saved for the `tokenizers` library, so that a service does not need this
     package. Every other tokenizer is saved in the format that `load_tokenizer` reads. CTranslate2 appends eos to the

@@ -193,7 +193,7 @@ def model_with_known_translations(model: dict) -> Any:
 
 
 def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -> nn.Module:
-    """Return a language model in which a few tokens always have the given logits, and all others have 0."""
+    """Return a language model in which a few tokens always have the given logits. All other logits are 0."""
     from transformer_lab.electives.table_language_model import TableLanguageModel
 
     logits = torch.zeros(vocab)

@@ -1,4 +1,4 @@
-"""Find calls to a library's ready-made answers in source code, without running it."""
+"""Find calls to ready-made library answers in source code. The code is not run."""
 
 import ast
 from collections.abc import Mapping, Sequence

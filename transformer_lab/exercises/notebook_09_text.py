@@ -573,7 +573,7 @@ def sentences_of_lengths(lengths: list[int]) -> str:
 
 
 def outcome_with_a_long_sentence(subject, lengths, max_tokens):
-    """Make sure that sentences that fit raise no exception. Then return what happens with one that doesn't fit."""
+    """Make sure that sentences that fit don't raise an exception. Return what happens with one that doesn't fit."""
     subject([length for length in lengths if length <= max_tokens], max_tokens)
     try:
         return {"raised": "nothing", "batches": subject(lengths, max_tokens)}

@@ -474,7 +474,7 @@ def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
 
 
 def evaluate_nothing(subject, sources, targets, weights, pad_id):
-    """Make sure that evaluating batches raises no exception. Then return what happens without any batches."""
+    """Make sure that evaluating batches doesn't raise an exception. Then return what happens without any batches."""
     model = two_tables(weights, pad_id)
     subject(model, batches_of(sources, targets, pad_id))
     try:

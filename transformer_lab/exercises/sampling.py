@@ -1,4 +1,4 @@
-"""Random inputs for checks, which are the same on every machine and short enough to print."""
+"""Random inputs for checks. They are the same on every machine and short enough to print."""
 
 from collections.abc import Sequence
 
