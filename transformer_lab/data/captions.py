@@ -1,4 +1,6 @@
-"""The corpus `captions`: 50,000 synthetic picture captions in German and English, so that the course needs no download.
+"""The `captions` corpus: 50,000 synthetic picture captions in German and English.
+
+With this corpus, the course doesn't need to download anything.
 
 The captions are about people, animals, clothes, places, and actions, like those of Multi30k (Elliott et al. 2016). They
 come from a grammar (`tools/captions`) with everything that makes German hard: three genders, three ways to inflect an
@@ -24,9 +26,9 @@ class Caption:
     """A German sentence, its English translation, and their word alignment.
 
     `links` is the alignment as written in the file. "0-0 1-2" links German word 0 to English word 0, and German word 1
-    to English word 2. A contracted preposition is linked to the preposition and the article, each part of a separable
-    verb to every part of the English verb, a compound to all of its English words, and punctuation to punctuation. Only
-    a comma that the other language does not use has no link.
+    to English word 2. A contracted preposition is linked to the preposition and the article. Each part of a separable
+    verb is linked to every part of the English verb, and a compound to all of its English words. Punctuation is linked
+    to punctuation. The only tokens without a link are commas that the other language does not use.
     """
 
     german: str
@@ -61,7 +63,9 @@ class CaptionSplits:
 
 
 def caption_lines() -> list[str]:
-    """Return the lines of the file. Each has the German sentence, the English sentence, and the links, tab-separated.
+    """Return the lines of the file.
+
+    Each line has the German sentence, the English sentence, and the links, separated by tabs.
 
     Raises:
         InputError: The file is missing or damaged.
@@ -77,7 +81,7 @@ def load_captions() -> list[Caption]:
     """Return all captions, in file order. No German or English sentence occurs twice.
 
     Raises:
-        InputError: As in `caption_lines`.
+        InputError: For the same reasons as in `caption_lines`.
     """
     return [Caption(*line.split("\t")) for line in caption_lines()]
 

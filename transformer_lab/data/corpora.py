@@ -42,7 +42,7 @@ MULTI30K_SHA256 = {
 
 VALIDATION_NAMES = ("val", "valid", "validation", "dev")
 CAMPAIGN_SET = re.compile(r".+\.((?:dev|tst)\w*)\.(\w+-\w+)\.(\w+)\.xml")  # IWSLT17.TED.tst2010.en-de.de.xml
-HELD_OUT = 1000  # validation pairs, and as many test pairs; at most 5 % of a table for each
+HELD_OUT = 1000  # size of the validation set and of the test set; each has at most 5 % of a table
 LANGUAGE_NAMES = {"de": "german", "en": "english", "es": "spanish", "fr": "french", "it": "italian", "zh": "chinese"}
 
 log = logging.getLogger(__name__)
@@ -96,15 +96,15 @@ def load_corpus(
     - `multi30k`: German, English, and French picture captions (Elliott et al. 2016). They are read from `data_dir` if
       it is given, or from the folder in the environment variable `TRANSFORMER_LAB_DATA` if it is set. Either one can be
       the `multi30k` folder or its parent. Otherwise, they are downloaded once to the user's cache and read from there.
-    - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`), and `test*.*`; plain or `.gz`.
-      The name of a training file may have a suffix (`train_small`). Files from an IWSLT campaign of TED talks work,
-      too: `train.tags.de-en.*`, in which titles and descriptions are read as sentences and other metadata is skipped,
-      and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set is used for validation and all others for
-      testing.
-    - a table with one sentence pair per line: `.csv`, or tab-separated with any other extension. The first column is
-      the source, unless a header line (`de` and `en`, or `German words` and `English words`) shows the opposite order
-      or ManyThings.org attributions in the third column show that English comes first. Other columns are ignored. The
-      validation and test sets have 1,000 pairs each, or 5 % of a small table. No sentence is in two sets, even with
+    - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`), and `test*.*`. Files can be
+      plain text or `.gz`. The name of a training file may have a suffix (`train_small`). Files from an IWSLT campaign
+      of TED talks work, too: `train.tags.de-en.*` and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. In the training
+      files, titles and descriptions are read as sentences, and other metadata is skipped. The first `dev` set is used
+      for validation, and all other sets are used for testing.
+    - a table with one sentence pair per line: `.csv`, or tab-separated with any other extension. By default, the first
+      column is the source. A header line (`de` and `en`, or `German words` and `English words`) can show the opposite
+      order. ManyThings.org attributions in the third column show that English comes first. Other columns are ignored.
+      The validation and test sets have 1,000 pairs each, or 5 % of a small table. No sentence is in two sets, even with
       different punctuation or capitalization.
 
     If a folder or table is not found as given, it is looked up in `data_dir` or `TRANSFORMER_LAB_DATA`.
@@ -418,7 +418,7 @@ def _names(cell: str, language: str) -> bool:
 
 
 def _is_a_language(cell: str) -> bool:
-    """Return whether a cell is just the code or the English name of a language. Hardly any sentence is."""
+    """Return whether a cell contains just the code or the English name of a language. Few sentences look like that."""
     return cell.strip().lower() in (*LANGUAGE_NAMES, *LANGUAGE_NAMES.values())
 
 
@@ -500,7 +500,10 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
 
 
 def letters_and_digits(sentence: str) -> str:
-    """Return a sentence without capitalization, punctuation, and spaces, or unchanged if nothing would be left."""
+    """Return a sentence without capitalization, punctuation, and spaces.
+
+    If nothing would be left, return it unchanged.
+    """
     return "".join(character for character in sentence.casefold() if character.isalnum()) or sentence
 
 
@@ -515,7 +518,10 @@ def cache_folder() -> Path:
 
 
 def find_multi30k(data_dir: str | Path | None = None) -> Path | None:
-    """Return the folder with Multi30k on this machine, or None. `load_corpus` lists the folders it can be in."""
+    """Return the folder that contains Multi30k on this machine. If there is none, return None.
+
+    `load_corpus` lists the folders that can contain it.
+    """
     named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
     folders = [Path(named), Path(named) / "multi30k"] if named else [cache_folder() / "multi30k"]
     return next((folder for folder in folders if any(folder.glob("train.*"))), None)
@@ -543,7 +549,7 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
 
 
 def _download_multi30k(files: list[str]) -> Path:
-    """Download the files that are missing or damaged in the cache folder, and return that folder.
+    """Download any files that are missing from the cache folder or damaged, and return the folder.
 
     Raises:
         InputError: There is no connection, or a file differs from the published one. No incomplete file is left behind.

@@ -207,8 +207,9 @@ class BytePairs:
     ) -> tuple[int, ...]:
         """Encode a piece with BPE-dropout (Provilkov et al., algorithm 1).
 
-        Each step skips each possible merge with probability `dropout` and applies the earliest-learned merge of those
-        that remain, until none remains. `known` caches the possible merges, because most words occur many times.
+        In each step, every possible merge is skipped with probability `dropout`. Of the merges that remain, the one
+        that was learned first is applied. This is repeated until none remains. `known` caches the possible merges,
+        because most words occur many times.
         """
         ids = tuple(self._ids[symbol] for character in piece for symbol in self._symbols(character))
         while True:
@@ -231,12 +232,15 @@ class BytePairs:
 
 
 def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:
-    """Put a space before the first word, as before all others, unless the sentence starts with a Chinese character."""
+    """Put a space before the first word, as before all others.
+
+    Skip this if the sentence starts with a Chinese character.
+    """
     return sentence if chinese and starts_in_chinese(sentence) else " " + sentence
 
 
 class BpeTokenizer(PairTokenizer):
-    """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1, or with two.
+    """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages (section 5.1) or one for each.
 
     With separate vocabularies, the languages share no tokens, so names and numbers have a different vector in each
     language, and the embeddings cannot be tied.
@@ -300,7 +304,10 @@ class Words:
         self._rules = _spacy_rules(language)
 
     def encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """Return the IDs of each sentence, without special tokens. `dropout` has no effect: words are never split."""
+        """Return the IDs of each sentence, without special tokens.
+
+        `dropout` has no effect, because words are never split.
+        """
         return [
             # If a sentence contains the text of a special token, encode it as unknown.
             [UNK_ID if word.text in SPECIAL_TOKENS else self.vocabulary[word.text] for word in doc]
@@ -331,7 +338,7 @@ class Words:
         return sentence
 
     def counts(self) -> dict[str, int]:
-        """Return how often each token occurred in training, from which the vocabulary can be rebuilt."""
+        """Return how often each token occurred in training. The vocabulary can be rebuilt from these counts."""
         return {token: self.vocabulary.freqs[token] for token in self.tokens[len(SPECIAL_TOKENS) :]}
 
 

@@ -1,11 +1,11 @@
 """Export a trained model to CTranslate2, an inference engine in C++ that does not need PyTorch.
 
-CTranslate2 runs its own kernels and needs only a model's sizes and weights. Greedy decoding gives the same
-translations, unless rounding changes a choice. Its beam search differs from the one in section 6.1 in two ways. First,
-it divides scores by length^length_penalty instead of ((5 + length) / 6)^alpha. Second, a finished hypothesis leaves the
-beam and makes room for another, so the search ends after `beam_size` hypotheses have finished. The default,
-`length_penalty=1`, is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With `patience=2`, it waits
-for twice as many finished hypotheses and finds nearly the same translations as the search in section 6.1.
+CTranslate2 runs its own kernels and needs only a model's sizes and weights. Greedy decoding gives the same translations
+unless rounding changes a choice. Its beam search differs from the one in section 6.1 in two ways. First, it divides
+scores by length^length_penalty instead of ((5 + length) / 6)^alpha. Second, a finished hypothesis leaves the beam and
+makes room for another, so the search ends after `beam_size` hypotheses have finished. The default, `length_penalty=1`,
+is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With `patience=2`, it waits for twice as many
+finished hypotheses and finds nearly the same translations as the search in section 6.1.
 """
 
 import math
@@ -57,7 +57,7 @@ PATIENCE = 2  # recommended for serving; chosen on Multi30k's validation pairs
 
 
 def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
-    """Write the model in float32 and its tokenizer into a new folder, either completely or not at all.
+    """Write the model in float32 and its tokenizer into a new folder. If this fails, the incomplete folder is removed.
 
     A BPE tokenizer with a shared vocabulary is saved for the `tokenizers` library, so that a service does not need this
     package. Every other tokenizer is saved in the format that `load_tokenizer` reads. CTranslate2 appends eos to the
@@ -78,7 +78,7 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-            unfinished = Path(scratch, folder.name)  # has the usual permissions; the temporary folder has 0700
+            unfinished = Path(scratch, folder.name)  # the usual permissions; the temporary folder has 0700
             unfinished.mkdir()
             spec.save(str(unfinished))
             if translator.tokenizer.kind == "bpe":
@@ -97,7 +97,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
     """Return the model as the specification that CTranslate2 saves.
 
     Raises:
-        InputError: As in `export_ctranslate2`.
+        InputError: For the same reasons as in `export_ctranslate2`.
     """
     try:
         from ctranslate2.specs import TransformerSpec

@@ -11,7 +11,7 @@ from transformer_lab.model import Transformer, TransformerConfig
 
 @contextmanager
 def evaluation_mode(model: Transformer) -> Iterator[None]:
-    """Switch off dropout and gradients inside the `with` block, and restore the model's mode afterwards."""
+    """Turn off dropout and gradients inside the `with` block, and restore the model's mode afterward."""
     was_training = model.training
     model.eval()
     try:
@@ -22,7 +22,7 @@ def evaluation_mode(model: Transformer) -> Iterator[None]:
 
 
 def translated_tokens(generated: list[int], config: TransformerConfig) -> list[int]:
-    """Return the tokens before the first eos, leaving out any bos or pad that the model predicted."""
+    """Return the tokens before the first eos, excluding any bos or pad that the model predicted."""
     if config.eos_id in generated:
         generated = generated[: generated.index(config.eos_id)]
     return [token for token in generated if token not in (config.bos_id, config.pad_id)]

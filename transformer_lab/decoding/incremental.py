@@ -28,14 +28,14 @@ from transformer_lab.reimplementations import reimplements
 
 
 class Cache:
-    """The keys or values of all steps so far, with spare room so that most steps copy only their own entries."""
+    """The keys or values of all steps so far. It has spare room, so most steps copy only their own entries."""
 
     def __init__(self) -> None:
         self.buffer: Tensor | None = None  # (batch, heads, room, d_k)
         self.length = 0  # how much of the room is used
 
     def append(self, new: Tensor) -> Tensor:
-        """Append a step's entries, `(batch, heads, new, d_k)`, and return all so far, `(batch, heads, length, d_k)`."""
+        """Append entries, `(batch, heads, new, d_k)`, and return all of them so far, `(batch, heads, length, d_k)`."""
         before, self.length = self.length, self.length + new.size(2)
         if self.buffer is None or self.length > self.buffer.size(2):
             batch, heads, _, d_k = new.shape
@@ -151,7 +151,7 @@ def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]
 
 @reimplements("LayerNorm")
 def normalize(norm: nn.Module, x: Tensor) -> Tensor:
-    """Compute `norm(x)`. For a `LayerNorm`, use torch's kernel, which is a tenth faster for one sentence at a time."""
+    """Compute `norm(x)`. For a `LayerNorm`, use torch's kernel, which is 10 % faster for one sentence at a time."""
     if type(norm) is not LayerNorm:
         return norm(x)
     return F.layer_norm(x, x.shape[-1:], norm.gain, norm.bias, norm.eps)
@@ -161,7 +161,8 @@ class IncrementalDecoder:
     """The decoder of a Transformer, run one step at a time on a batch of source sentences.
 
     In beam search, a step takes one token per hypothesis. All hypotheses of a sentence share one cache, and the mask
-    restricts each to its own ancestors. When hypotheses are reordered, only the mask changes; no key or value moves.
+    restricts each hypothesis to its own ancestors. When hypotheses are reordered, only the mask changes; no key or
+    value moves.
     """
 
     def __init__(self, model: Transformer, source: Tensor) -> None:
@@ -204,7 +205,10 @@ class IncrementalDecoder:
 
 
 class PrefixDecoder:
-    """A replacement for `IncrementalDecoder`, without a cache, for a model that has only `encode` and `decode`."""
+    """A replacement for `IncrementalDecoder` that has no cache.
+
+    It works with models that have only `encode` and `decode`.
+    """
 
     def __init__(self, model: Any, source: Tensor) -> None:
         self.model = model
@@ -228,7 +232,7 @@ class PrefixDecoder:
 
 
 def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
-    """Return the model's own `incremental_decoder(source)` or, if it has none, a decoder that suits its parts.
+    """Return the model's own `incremental_decoder(source)`. If it has none, return a decoder that suits its parts.
 
     Decoders for other architectures keep different state between steps, but they also have `step`, `reorder`, and
     `select`.
@@ -260,11 +264,12 @@ def cached_beam_search(
 
     Args:
         model: A `Transformer`, a model with the same names for its parts, or one that has only `encode` and `decode`.
-            It runs in evaluation mode, and its own mode is restored afterwards.
+            It runs in evaluation mode, and its own mode is restored afterward.
         source: Integers, `(batch, source)`, padded on the right.
         beam_size: Number of hypotheses per sentence; 1 is greedy decoding.
         alpha: Exponent of the length penalty.
-        max_length: Maximum number of generated tokens, at least 1. A tensor, `(batch,)`, gives each sentence its own.
+        max_length: Maximum number of generated tokens, at least 1. A tensor, `(batch,)`, sets a maximum for each
+            sentence.
         observe: Called in every step with three tensors for the unfinished sentences: the tokens and scores of all
             candidates, both `(sentences, beam, children)`, and the indices of the survivors, `(sentences, beam)`, best
             first. The indices refer to the flattened axes `(beam, children)`. A score of -inf marks an unused slot.
@@ -356,8 +361,8 @@ def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tens
         k: Number of tokens.
 
     Returns:
-        `(log_probabilities, tokens)`, both `(rows, k)`. The log-probabilities are only as accurate as the logits but
-        stored in double precision, because the search adds them up.
+        `(log_probabilities, tokens)`, both `(rows, k)`. The log-probabilities are stored in double precision, because
+        the search adds them up, but they are only as accurate as the logits.
     """
     log_probabilities, tokens = [], []
     on_cpu = x.device.type == "cpu"

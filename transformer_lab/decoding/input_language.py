@@ -1,4 +1,4 @@
-"""Detect sentences that are not in the model's source language, by their script and their function words."""
+"""Detect sentences that are not in the model's source language, based on their script and their function words."""
 
 import re
 from collections.abc import Sequence

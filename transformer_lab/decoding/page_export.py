@@ -32,7 +32,9 @@ FAINTEST_CURVE = 0.05  # the smallest attention weight that is drawn
 
 
 def write_translator(folder: Path) -> None:
-    """Write the included model's page into `folder`, for a web server: `index.html`, its scripts, and the model.
+    """Write the page of the included model into `folder`: `index.html`, its scripts, and the model.
+
+    The page needs a web server.
 
     `still.svg` shows the first translation to readers without JavaScript.
     """
@@ -79,7 +81,10 @@ def export_page(translator: Translator, file: Path, training: Path | None = None
 
 
 def render_page(picture: str, model: dict | None = None) -> str:
-    """Return the page's HTML, with the model and the scripts embedded or, without `model`, loaded from the server."""
+    """Return the page's HTML. With `model`, the model and the scripts are embedded.
+
+    Without `model`, the page loads them from the server.
+    """
     start, *imported = SCRIPTS
     modules = {f"./{name}": base64.b64encode((PAGE / name).read_bytes()).decode() for name in imported}
     return render(

@@ -72,14 +72,14 @@ class TableModel:
 
     @reimplements("padding_mask")
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`, for `(batch, source)`."""
+        """Encode `(batch, source)`. Return the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`."""
         self.with_gradients |= torch.is_grad_enabled()
         self.sentences_encoded += len(source)
         return source[:, :, None].to(torch.get_default_dtype()), (source != self.config.pad_id)[:, None, None]
 
     @reimplements("padding_mask")
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Return the logits, `(batch, target, target_vocab)`, for `(batch, target)`, which starts with bos."""
+        """Return the logits, `(batch, target, target_vocab)`, for a target, `(batch, target)`, that starts with bos."""
         self.with_gradients |= torch.is_grad_enabled()
         self.times_decoded += 1
         padding = (memory[..., 0] == self.config.pad_id)[:, None, None]  # (batch, 1, 1, source)

@@ -28,7 +28,7 @@ BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # larger, because kernel launches dominate
 class Translator:
     """A trained Transformer and the tokenizer it was trained with.
 
-    The model runs in evaluation mode, and its own mode is restored afterwards.
+    The model runs in evaluation mode, and its own mode is restored afterward.
     """
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
@@ -73,7 +73,8 @@ class Translator:
 
         Args:
             folder: Created if it does not exist. Existing files are either all replaced or all kept.
-            half: Save the weights in half precision. This halves the size and changes scores in the second decimal.
+            half: Save the weights in half precision. This halves the size and changes scores in the second decimal
+                place.
 
         Raises:
             InputError: The folder cannot be written, or the disk is full.
@@ -130,7 +131,7 @@ class Translator:
         """Search for translations as `translate` does, but return their token IDs.
 
         Raises:
-            InputError: As in `translate`.
+            InputError: For the same reasons as in `translate`.
         """
         config = self.model.config
         if not 1 <= beam_size <= LARGEST_BEAM:
@@ -159,7 +160,7 @@ class Translator:
         """Return the token IDs of each source sentence.
 
         Raises:
-            InputError: As in `translate`.
+            InputError: For the same reasons as in `translate`.
         """
         longest = self.model.config.max_length
         for number, sentence in enumerate(sentences, 1):
@@ -188,7 +189,7 @@ class Translator:
             starting with bos.
 
         Raises:
-            InputError: As in `translate`.
+            InputError: For the same reasons as in `translate`.
         """
         config = self.model.config
         source = self.encode([sentence])[0]

@@ -1,4 +1,4 @@
-"""Read the hints and the catalog of mistakes from `mistakes/NN_*.md`, one file per notebook.
+"""Read the hints and the catalog of mistakes. Each notebook has its own file, `mistakes/NN_*.md`.
 
     ## MultiHeadAttention
 
@@ -9,15 +9,15 @@
 
     Queries and keys go through the same projection `w_q`, so …
 
-A `##` heading names the exercise, and the numbered paragraphs below it are its hints. A `###` heading is a mistake's
-slug, which gradebooks show. It is followed by the edits that turn the answer into the mistake, and then by the text for
-the student.
+A `##` heading names the exercise, and the numbered paragraphs below it are its hints. Each `###` heading is the slug of
+a mistake, and gradebooks show this slug. Below the heading are the edits that introduce the mistake into the answer,
+followed by the text for the student.
 
-- `` `fragment` → `replacement` `` replaces a piece of the answer's source, without its docstrings and comments.
-  Whitespace between tokens doesn't matter. The fragment must occur exactly once, or as many times as a suffix such as
-  `` ×3 `` says.
+- `` `fragment` → `replacement` `` replaces a piece of the answer's source, which excludes docstrings and comments.
+  Whitespace between tokens doesn't matter. The fragment must occur exactly once. With a suffix such as `` ×3 ``, it
+  must occur that many times.
 - `` `fragment` → nothing `` deletes it. Several such lines are applied together.
-- A line that begins with `or` starts another way to make the same mistake.
+- A line that begins with `or` starts a different set of edits that makes the same mistake.
 - A ```` ```diff ```` block changes several lines: `-` lines are replaced by `+` lines.
 - A ```` ```python ```` block is a whole function or class, for mistakes that can't be written as edits. It can refer to
   the correct version as `answer`.
@@ -46,7 +46,7 @@ class CatalogueError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A known mistake: the wrong versions of the answer that make it, and the text for the student."""
+    """A known mistake: the wrong versions of the answer that contain it, and the text for the student."""
 
     slug: str
     says: str
@@ -131,7 +131,7 @@ def read(path: Path) -> list[Entry]:
 
 
 def _add(entry: Entry, number: int, line: str, lines: Iterator[tuple[int, str]]) -> None:
-    """Add a line to an entry, along with the following lines if it starts a code block."""
+    """Add a line to an entry. If the line starts a code block, also add the rest of the block."""
     if entry.text:
         entry.text.append(line)
     elif line.startswith("```"):
@@ -180,7 +180,7 @@ def _mistake(exercise: Exercise, entry: Entry) -> Mistake:
     """Apply an entry to the answer.
 
     Raises:
-        CatalogueError: The entry doesn't fit the answer, or is incomplete.
+        CatalogueError: The entry doesn't fit the answer or is incomplete.
     """
     ways = [_edited(exercise, entry, way) for way in entry.ways if way]
     for number, source in entry.whole:

@@ -25,7 +25,7 @@ from transformer_lab.exercises.time_limit import is_checking
 
 
 class CheckFailed(Exception):  # noqa: N818 (notebooks and graders use this name)
-    """Raised after the report of a failed check if TRANSFORMER_LAB_STRICT=1 is set."""
+    """Raised if a check fails and TRANSFORMER_LAB_STRICT=1 is set. The report is shown first."""
 
     def _render_traceback_(self) -> list[str]:  # IPython shows only this, because the report explains the rest
         return [f"CheckFailed: {self}"]
@@ -39,10 +39,10 @@ class CheckUsageError(InputError):
 
 
 def check(*arguments: Any, as_: str | None = None) -> Report:
-    """Check what you wrote: `check(softmax)`, or `check(f, as_="softmax")` if your object has another name.
+    """Check what you wrote: `check(softmax)`, or `check(f, as_="softmax")` if your object has a different name.
 
-    With `as_`, nothing is saved for later notebooks, and TRANSFORMER_LAB_STRICT is ignored, so that a notebook can show
-    the report on a wrong version. `check("softmax", f)` saves a version that passes.
+    With `as_`, nothing is saved for later notebooks, and TRANSFORMER_LAB_STRICT is ignored. This lets a notebook show
+    the report on a wrong version. `check("softmax", f)` saves `f` if it passes.
 
     Returns:
         The report, which a notebook displays. A part that passes is saved for later notebooks (`transformer_lab.mine`).
@@ -68,12 +68,12 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
 
 def _is_strict() -> bool:
     setting = os.environ.get("TRANSFORMER_LAB_STRICT", "").strip().lower()
-    # nbgrader, which sets the second variable, awards a cell's points if the cell doesn't raise an exception.
+    # nbgrader sets the second variable. It awards the points for a cell if the cell doesn't raise an exception.
     return setting not in ("", "0", "false", "no", "off") or "NBGRADER_EXECUTION" in os.environ
 
 
 def _next_step(exercise: Exercise, saved: Path | None) -> str:
-    """Return where a part was saved and what to do next, or "" if it wasn't saved."""
+    """Say where a part was saved and what to do next. If it wasn't saved, return ""."""
     if saved is None:
         return ""
     following = replace(progress(), current=notebook_of(exercise.name)).following
@@ -81,7 +81,7 @@ def _next_step(exercise: Exercise, saved: Path | None) -> str:
 
 
 def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
-    """Return a remark if the object is the package's own answer or calls a library's ready-made one."""
+    """Return remarks if the object is the package's own answer or calls a ready-made answer from a library."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
     sources = []

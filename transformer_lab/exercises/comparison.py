@@ -28,12 +28,14 @@ class Difference:
 def compare(
     expected: Any, received: Any, names: tuple[str, ...] = ("output",), tolerance: float = 1e-5
 ) -> tuple[list[Difference], list[str]]:
-    """Return all differences, and remarks on correct but unusual results, such as a list instead of a tuple.
+    """Return all differences, along with remarks on results that are correct but unusual.
+
+    For example, a list may take the place of a tuple.
 
     Args:
         expected: The expected data, as returned by `as_data`.
         received: The student's data, in the same form.
-        names: The names of the results: one, or one for each element of a tuple.
+        names: A name for the result. If the result is a tuple, one name for each element.
         tolerance: The absolute and relative tolerance.
     """
     comparison = _Comparison(tolerance)
@@ -42,7 +44,7 @@ def compare(
 
 
 def agree(expected: Any, received: Any, names: tuple[str, ...], tolerance: float) -> bool:
-    """Return whether `compare` would find no differences. This is faster, because it stops at the first one."""
+    """Return whether `compare` would find no differences. This is faster because it stops at the first difference."""
     try:
         _Agreement(tolerance).compare_all(expected, received, names)
     except _DifferentError:
@@ -89,7 +91,7 @@ class _Comparison:
         self.remarks.append(f"`{where}` is {described(received)}; use {described(expected)}.")
 
     def compare_results(self, expected: tuple, received: Any, names: tuple[str, ...]) -> None:
-        """Compare the values that a function returns, each of which has a name."""
+        """Compare the values that a function returns. Each value has a name."""
         returned = ", ".join(names)
         if not isinstance(received, list | tuple) or len(received) != len(names):
             says = f"it returns {described(received)}; expected {len(names)} values: `{returned}`"
@@ -212,7 +214,7 @@ def _equal_plain(expected: Any, received: Any, tolerance: float) -> bool:
 
 
 def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray, tolerance: float) -> tuple[str, str]:
-    """Return the kind of difference and its description, or two empty strings if there is no difference."""
+    """Return the kind of difference and its description. If there is no difference, return two empty strings."""
     is_exact = _is_exact(expected)
     expected, received = to_double(expected), to_double(received)
     if torch.equal(expected, received):
@@ -228,7 +230,7 @@ def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray,
     errors = (expected - received).abs()[wrong]
     if errors.isfinite().all():
         return "value", f"differs by up to {number(float(errors.max()))}"
-    # Extra infinities, missing ones, and those with the wrong sign show the effect of a wrong mask.
+    # Infinities that are missing, unexpected, or of the wrong sign show the effect of a wrong mask.
     entries_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
         "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),

@@ -23,7 +23,7 @@ from transformer_lab.exercises.observation import Observation
 from transformer_lab.exercises.variants import SAYS, Variant, variants_of
 from transformer_lab.exercises.verdicts import Reference, observation, same_crash, same_result, same_value
 
-MOST_CHECKS = 4  # the number of checks, cheapest first, that decide which pairs are worth trying
+MOST_CHECKS = 4  # how many of the cheapest checks are used to decide which pairs are worth trying
 EFFORT = 1_000_000  # in units of `effort`; about half a second on one core for each kind of candidate
 
 
@@ -53,7 +53,7 @@ def diagnose(reference: Reference, observations: dict[str, Observation], source:
     Args:
         reference: The exercise and the seed.
         observations: The observations of the student's object, by check name.
-        source: The student's code without comments, which can rule out a mistake; None if it isn't known.
+        source: The student's code without comments, which can rule out a mistake. Pass None if the code isn't known.
     """
     return _Search(reference, observations, source).diagnosis()
 
@@ -67,7 +67,7 @@ def sentences(exercise: Exercise) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def effort(exercise: Exercise, seed: int) -> dict[str, int]:
-    """Return each check's cost in function calls, which, unlike seconds, is the same on every machine."""
+    """Return the number of function calls that each check takes. Unlike seconds, it is the same on every machine."""
     cost = {}
     for check in exercise.checks:
         calls = 0
@@ -137,9 +137,9 @@ class _Search:
         return "exactly" if same_value(self.reference, check, ours, theirs) else ""
 
     def _explains(self, wrong: Wrong, is_known: bool = False) -> bool:
-        """Return whether a wrong version agrees everywhere, and exactly in at least one failed check.
+        """Return whether a wrong version agrees in every check and agrees exactly in at least one failed check.
 
-        Unless it is a known mistake, that check must have an informative result, because many causes can lead to the
+        For a generic variant, that failed check must have an informative result, because many causes can lead to the
         same exception or to a result of all zeros.
         """
         is_exact = False
@@ -177,7 +177,7 @@ class _Search:
         return self.budget > 0
 
     def _two(self, pairs: Iterable[_Pair]) -> Diagnosis | None:
-        """Return a diagnosis with the first pair of wrong versions that, applied together, agree everywhere."""
+        """Return a diagnosis with the first pair of wrong versions that agrees in every check when both are applied."""
         for first, second in pairs:
             both = joined(first.wrong, second.wrong)
             if both is None:
@@ -190,7 +190,10 @@ class _Search:
         return None
 
     def _pairs_of_known(self) -> list[_Pair]:
-        """Return all pairs. Likely ones come first, sorted by how many results they reproduce, then by fewest edits."""
+        """Return all pairs, starting with the likely ones.
+
+        Likely pairs are sorted by how many results they reproduce (most first), then by number of edits (fewest first).
+        """
         self.budget = EFFORT
         clues = self._clues([candidate for candidate in self.known if candidate.wrong.edits])
         loud = {candidate for candidate in clues if not self._is_quiet(candidate.wrong)}
@@ -201,7 +204,7 @@ class _Search:
         return list(dict.fromkeys([*likely, *pairs]))  # likely pairs first, then the rest
 
     def _known_with(self, generic: list[_Candidate]) -> list[_Pair]:
-        """Return the pairs of a generic variant and a known mistake that is probably part of the cause."""
+        """Return pairs that combine a generic variant with a known mistake that is probably part of the cause."""
         self.budget = EFFORT
         quiet = [candidate for candidate in self.known if candidate.wrong.edits and self._is_quiet(candidate.wrong)]
         clues = self._clues(quiet)
@@ -210,7 +213,10 @@ class _Search:
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
     def _pairs_of(self, generic: list[_Candidate]) -> list[_Pair]:
-        """Return pairs of generic variants that each explain a result alone. Other pairs fit too easily by chance."""
+        """Return pairs of generic variants, each of which explains a result by itself.
+
+        Other pairs often fit by chance.
+        """
         self.budget = EFFORT
         likely = [candidate for candidate in generic if self._can_afford() and self._shows(candidate.wrong)]
         pairs = filter(_can_be_joined, itertools.combinations(likely, 2))
@@ -225,15 +231,18 @@ class _Search:
         return {candidate: sum(self._is_clue(candidate.wrong, check) for check in checks) for candidate in candidates}
 
     def _is_clue(self, wrong: Wrong, check: Check) -> bool:
-        """Return whether a wrong version alone reproduces the student's wrong result in a check."""
+        """Return whether a wrong version by itself reproduces the student's wrong result in a check."""
         return self.reference.is_symptom(wrong, check) and self._agreement(wrong, check) == "exactly"
 
     def _shows(self, wrong: Wrong) -> bool:
-        """Return whether a wrong version alone reproduces one of the student's informative wrong results."""
+        """Return whether a wrong version by itself reproduces one of the student's informative wrong results."""
         return any(self._is_clue(wrong, check) for check in self.informative[:MOST_CHECKS])
 
     def _fit_together(self, pair: _Pair, most_checks: int) -> bool:
-        """Return whether at least one of the two shows in each failed check. If just one does, it must agree there."""
+        """Return whether each failed check shows at least one of the two.
+
+        If it shows just one, that one must agree there.
+        """
         for check in self.failed[:most_checks]:
             visible = [candidate.wrong for candidate in pair if self.reference.is_symptom(candidate.wrong, check)]
             if not visible or (len(visible) == 1 and not self._agreement(visible[0], check)):
@@ -241,7 +250,10 @@ class _Search:
         return True
 
     def _importance(self, candidate: _Candidate) -> tuple[bool, int]:
-        """Sort key: known mistakes before generic ones, then by the number of checks affected, highest first."""
+        """Sort key: known mistakes come before generic ones.
+
+        Mistakes that affect more checks come before those that affect fewer.
+        """
         symptoms = sum(self.reference.is_symptom(candidate.wrong, check) for check in self.failed)
         return isinstance(candidate.cause, Variant), -symptoms
 

@@ -26,7 +26,7 @@ from torch import nn
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.time_limit import OutOfTime
 
-MOST_ITERATIONS = 2_000  # in all loops of one call; the answers need at most about 300
+MOST_ITERATIONS = 2_000  # limit for all loops in one call; the answers need at most about 300
 NOT_FOUND = "this fragment does not occur"
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 _file_numbers = itertools.count(1)
@@ -45,7 +45,7 @@ class Edit:
     new: str
 
     def overlaps(self, other: "Edit") -> bool:
-        """Return whether both change the same characters, or insert at the same position."""
+        """Return whether both edits change the same characters or insert text at the same position."""
         return (self.start < other.end and other.start < self.end) or (
             self.start == other.start and self.end in (self.start, other.end)
         )
@@ -79,7 +79,7 @@ def without_comments(source: str) -> str:
 
 
 def bare_or_none(source: str) -> str | None:
-    """Return a student's source without comments, or None if it is empty or can't be parsed."""
+    """Return a student's source without comments. If it is empty or can't be parsed, return None."""
     try:
         return without_comments(textwrap.dedent(source)) if source.strip() else None
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
@@ -108,7 +108,10 @@ def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
 
 
 def replacements(source: str, fragment: str, new: str, times: int = 1) -> list[Edit]:
-    """Return the edits that replace `fragment` with `new`, indenting its second and later lines to match."""
+    """Return the edits that replace `fragment` with `new`.
+
+    All lines of `new` except the first are indented to match.
+    """
     edits = []
     for start, end in find(source, fragment, times):
         line = source[source.rfind("\n", 0, start) + 1 :]
@@ -139,7 +142,7 @@ class Wrong:
 
         Raises:
             SyntaxError: The edited source isn't valid Python.
-            Exception: Running the definition raised it.
+            Exception: The definition fails when it is run.
         """
         file = f"<{self.exercise.name} {self.label} {next(_file_numbers)}>"
         tree = _LoopCounter().visit(ast.parse(self.source))
@@ -158,9 +161,9 @@ class Wrong:
         return names[self.exercise.name]
 
 
-@functools.cache  # students make the same mistakes, so versions recur, and their results are cached
+@functools.cache  # cached, because the same versions recur: students make the same mistakes
 def joined(first: Wrong, second: Wrong) -> Wrong | None:
-    """Return a version with the edits of both, or None if they can't be applied together.
+    """Return a version with the edits of both. If they can't be applied together, return None.
 
     Overlapping edits can still be applied one after the other if the second one fits the text inserted by the first.
     """
@@ -176,9 +179,11 @@ def joined(first: Wrong, second: Wrong) -> Wrong | None:
 
 
 def _followed_by(first: Wrong, second: Wrong) -> str:
-    """Return the source after the edits of `first` and then those of `second`, or "" if a fragment is gone.
+    """Return the source after applying the edits of `first` and then those of `second`.
 
-    A fragment that occurs twice in the answer counts as gone, because it could be found in the wrong place.
+    If a fragment is gone, return "".
+
+    A fragment that occurs twice in the answer counts as gone, because the wrong occurrence could be replaced.
     """
     answer, source = bare_source(first.exercise.answer), first.source
     for edit in second.edits:
@@ -203,13 +208,13 @@ def _names(answer: Callable) -> dict[str, Any]:
 
 
 class _Iterations:
-    """Counts loop iterations, so that an endless loop stops after the same number of them on every machine."""
+    """Counts loop iterations, so that an endless loop stops after the same number of iterations on every machine."""
 
     def __init__(self) -> None:
         self.counted = 0
 
     def start(self) -> None:
-        """Reset the count, because a harness may call a function many times."""
+        """Reset the count before a call, because a harness may call a function many times."""
         self.counted = 0
 
     def count(self) -> None:

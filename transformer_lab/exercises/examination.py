@@ -14,7 +14,10 @@ from transformer_lab.exercises.report import Report
 
 
 def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
-    """Return the report on an object, and print its code's output, truncated. Nothing is saved or raised."""
+    """Return the report on an object, and print its code's output, which may be truncated.
+
+    Nothing is saved or raised.
+    """
     report, printed = examine(exercise, subject, seed)
     if printed:
         print(f"While it was being checked, your code printed:\n{printed}", end="" if printed.endswith("\n") else "\n")
@@ -33,11 +36,11 @@ def examine(exercise: Exercise, subject: Any, seed: int = 0) -> tuple[Report, st
 
 
 def source_of(subject: Any) -> str | None:
-    """Return the source of a function or class without comments, or None if it isn't known."""
+    """Return the source of a function or class without comments. If the source isn't known, return None."""
     with suppress(OSError, TypeError):
         return bare_or_none(inspect.getsource(unwrapped(subject)))
     pieces = []
-    for code in codes(subject):  # the methods of a class that isn't in a module
+    for code in codes(subject):  # a class that isn't in a module: find the source of each method
         with suppress(OSError):
             pieces.append(bare_or_none(inspect.getsource(code)) or "")
     return "".join(pieces) or None
@@ -45,9 +48,9 @@ def source_of(subject: Any) -> str | None:
 
 @contextmanager
 def _earlier_parts_of_the_package(exercise: Exercise, subject: Any) -> Iterator[None]:
-    """Replace the student's earlier parts with the package's during a check, so that mistakes cost points only once.
+    """During a check, replace the student's earlier parts with the package's, so that a mistake costs points only once.
 
-    Only parts defined in the same module as the student's object are replaced. Imported names are unchanged.
+    Only parts defined in the same module as the student's object are replaced. Imported names stay unchanged.
     """
     names = namespace(subject)
     own = {name: names[name] for name in exercise.builds_on if getattr(names.get(name), "__name__", None) == name}

@@ -29,7 +29,7 @@ class Probe:
 
     name: str  # what it covers, as shown in the report: "a causal mask hides the future"
     inputs: Callable[[InputSampler], dict[str, Any]]  # tensors, arrays, numbers, strings, lists, dictionaries
-    call: Callable[..., Any] | None = None  # a harness (see harnesses.py); None for the exercise's own
+    call: Callable[..., Any] | None = None  # a harness (see harnesses.py); None means the exercise's own harness
     weight: float = 1
     needs: tuple[str, ...] = ()  # names of earlier checks; if one of them fails, this one is "not checked"
     tolerance: float = 1e-5  # absolute and relative; rounding to float32 inside float64 code stays within it
@@ -39,7 +39,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Property:
-    """A requirement on any solution, however it is written. Violating it costs points; meeting it earns none."""
+    """A requirement on any solution, no matter how it is written. Violating it costs points; meeting it earns none."""
 
     name: str  # the requirement, as a sentence: "every row of weights sums to 1"
     inputs: Callable[[InputSampler], dict[str, Any]]
@@ -53,7 +53,7 @@ Check = Probe | Property
 
 
 def same_defaults(inputs: dict, received: dict) -> str | None:
-    """Return a message if a default differs from the notebook's signature."""
+    """Return a message if a default differs from the one in the notebook's signature."""
     for name, default in received.items():
         expected = inputs["expected"][name]
         if default != expected:
@@ -61,7 +61,7 @@ def same_defaults(inputs: dict, received: dict) -> str | None:
     return None
 
 
-@dataclass(frozen=True, eq=False)  # each exercise exists only once, so its identity is its hash
+@dataclass(frozen=True, eq=False)  # each exercise exists only once, so its identity can be its hash
 class Exercise:
     """A function or class in the package, used as an exercise. See README.md."""
 
@@ -73,8 +73,8 @@ class Exercise:
     blank: tuple[str, ...] = ()  # for a class: the methods that the student writes
     returns: tuple[str, ...] = ("output",)  # names of the results, for the report
     axes: dict[str, str] = field(default_factory=dict)  # axis names, by input or result: {"query": "batch query d_k"}
-    builds_on: tuple[str, ...] = ()  # earlier exercises that the code may use; checks substitute the package's
-    banned: tuple[str, ...] = ()  # library answers, by full name; ".softmax" is a method of any object
+    builds_on: tuple[str, ...] = ()  # earlier exercises that the code may use; checks use the package's versions
+    banned: tuple[str, ...] = ()  # full names of library answers; ".softmax" is a method of any object
     call: Callable[..., Any] | None = None  # the harness for checks that don't have their own
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class Exercise:
         return check.call or self.call or (call_module if isinstance(self.answer, type) else call_function)
 
     def input_seed(self, check: Check, seed: int) -> int:
-        """Return the seed for one check's inputs, which doesn't change when other checks are added.
+        """Return the seed for the inputs of one check. This seed doesn't change when other checks are added.
 
         A grader's seed is secret and is used as a hash key, so neither one check's inputs nor the number returned here
         reveals another check's inputs. In a notebook, the inputs are public.

@@ -15,7 +15,7 @@ from transformer_lab.exercises.observation import Crash, same_data, with_article
 from transformer_lab.exercises.report import Block, Code, Rows, Shapes, SideBySide, Table
 from transformer_lab.exercises.time_limit import SECONDS
 
-MOST_ROWS, MOST_COLUMNS = 4, 8  # of a table
+MOST_ROWS, MOST_COLUMNS = 4, 8  # limits for a table
 
 # Explanations of the most common exceptions here: a pattern for "Type: message", and a sentence.
 _MEANINGS = {
@@ -100,7 +100,10 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
 
 
 def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
-    """Return a check's inputs (small ones in full) and, if their names show how the object was called, the call."""
+    """Return a check's inputs.
+
+    If their names show how the object was called, also return the call. Small inputs are shown in full.
+    """
     # Leave out a dictionary of weights, which is too long to read. If `weights` is a tensor, it is an argument.
     shown = {name: value for name, value in inputs.items() if name != "weights" or not isinstance(value, dict)}
     is_class = isinstance(exercise.answer, type)
@@ -136,7 +139,7 @@ def _table_of_input(exercise: Exercise, name: str, value: Tensor | np.ndarray) -
 
 
 def difference_blocks(exercise: Exercise, difference: Difference, tolerance: float) -> list[Block]:
-    """Return one difference, shown as boxes for shapes, or as at most four rows of numbers from each side."""
+    """Return one difference. Shapes are shown as boxes, and numbers as at most four rows from each side."""
     expected, received = difference.expected, difference.received
     if difference.kind == "shape":
         names = axis_names(exercise, difference.where, expected) or [""] * expected.ndim
@@ -160,7 +163,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
 
 
 def axis_names(exercise: Exercise, name: str, value: Any) -> list[str] | None:
-    """Return the axis names of an input or a result, or None if the exercise has none that fit."""
+    """Return the axis names of an input or a result. If the exercise has none that fit, return None."""
     if not isinstance(value, Tensor | np.ndarray):
         return None
     names = exercise.axes.get(name.removeprefix("gradient of "), "").split()
@@ -177,7 +180,7 @@ def _named_shape(exercise: Exercise, name: str, value: Tensor | np.ndarray) -> s
 
 
 def _recognized(shape: tuple[int, ...], axes: list[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Name the axes of a wrong shape by their sizes. Each is an expected axis, a product of two, or unknown."""
+    """Name the axes of a wrong shape by their sizes. Each is an expected axis, a product of two axes, or unknown."""
     left = list(axes)
     names: list[str] = []
     for position, size in enumerate(shape):

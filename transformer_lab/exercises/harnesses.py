@@ -112,7 +112,10 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
-    """Return the gradients of a fixed weighted sum of `output`, with keys `gradient of NAME`; None if there is none."""
+    """Return the gradients of a fixed weighted sum of `output`, keyed by `gradient of NAME`.
+
+    A missing gradient is None.
+    """
     names = [f"gradient of {name}" for name in inputs]
     if not (isinstance(output, Tensor) and output.requires_grad):
         return dict.fromkeys(names)
@@ -125,7 +128,7 @@ def extremes(
 ) -> dict[str, Tensor]:
     """Return the largest and smallest results of `samples` training-mode calls and `evaluated` evaluation-mode calls.
 
-    All calls are made as rows of one batch; the arguments in `others` aren't repeated. If there are only a few possible
+    All calls are made as rows of one batch. The arguments in `others` aren't repeated. If there are only a few possible
     outcomes, a large number of samples covers them all, so the extremes don't depend on chance.
     """
 
@@ -144,7 +147,7 @@ def extremes(
 
 
 def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.Module:
-    """Return just the parts of a `Transformer` that `tie_embeddings` uses: configuration, two embeddings, output."""
+    """Return just what `tie_embeddings` uses of a `Transformer`: configuration, both embeddings, and output layer."""
     from transformer_lab.model import TransformerConfig
 
     model = nn.Module()
@@ -157,9 +160,9 @@ def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.M
 
 
 def two_tables(weights: dict[str, Tensor], pad_id: int) -> nn.Module:
-    """Return a model to train, in which a token's logits depend on the previous token and on the mean of the source.
+    """Return a trainable model whose logits for a token depend on the previous token and on the mean of the source.
 
-    Its attribute `calls` records for each call whether the model was in training mode and whether gradients were on.
+    Its `calls` attribute records, for each call, whether the model was in training mode and whether gradients were on.
     """
     model = nn.Module()
     model.config = types.SimpleNamespace(pad_id=pad_id)
@@ -190,7 +193,7 @@ def model_with_known_translations(model: dict) -> Any:
 
 
 def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -> nn.Module:
-    """Return a language model in which a few tokens always have the given logits, and all others have 0."""
+    """Return a language model in which a few tokens always have the given logits. All other logits are 0."""
     from transformer_lab.electives.table_language_model import TableLanguageModel
 
     logits = torch.zeros(vocab)
@@ -216,7 +219,7 @@ def raised(function: Callable, *arguments: Any) -> str:
 
 
 def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
-    """Return whether `model` is in training mode after `call(model)`, for each mode before the call."""
+    """For each mode before the call, return whether `model` is in training mode after `call(model)`."""
     afterwards = {}
     for mode in ("training", "evaluation"):
         call(model.train(mode == "training"))
@@ -225,7 +228,10 @@ def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
 
 
 def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of the parameters named in `expected`, or "missing" if a parameter has none."""
+    """Return the defaults of the parameters named in `expected`.
+
+    For a parameter without a default, return "missing".
+    """
     import inspect
 
     parameters = inspect.signature(subject).parameters
@@ -259,7 +265,7 @@ CLASSES = {
 
 @functools.cache  # the file may have changed by the next call
 def harness_source(harness: Callable) -> str:
-    """Return a harness's source, for a process that has the engine but not the file that defines the harness."""
+    """Return a harness's source, for use in a process that has the engine but not the file that defines the harness."""
     return textwrap.dedent(inspect.getsource(harness))
 
 

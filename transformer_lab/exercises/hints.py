@@ -51,7 +51,9 @@ class Solution:
 
 
 def hint(exercise: Any) -> Hint:
-    """Return the next hint for an exercise, given by name or as the object. Each call gives away a little more.
+    """Return the next hint for an exercise. Each call gives away a little more.
+
+    The exercise can be passed by name or as the object.
 
     Raises:
         InputError: There is no such exercise.
@@ -68,7 +70,7 @@ def hint(exercise: Any) -> Hint:
 
 
 def solution(exercise: Any) -> Solution:
-    """Return the package's own answer to an exercise, given by name or as the object.
+    """Return the package's own answer to an exercise, which can be passed by name or as the object.
 
     Raises:
         InputError: There is no such exercise.

@@ -1,4 +1,4 @@
-"""Turn observations into a report. No student code runs here, so a grader can judge in its own process."""
+"""Turn observations into a report. No student code runs here, so a grader can do its scoring in its own process."""
 
 import functools
 from typing import Any
@@ -40,14 +40,15 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
     """Run all of the exercise's checks on `subject`, with limits on time, memory, and output.
 
     Returns:
-        Observations by check name, up to and including one that ran out of time, and what the code printed.
+        The observations, keyed by check name, and what the code printed. If a check ran out of time, its observation is
+        the last one.
     """
     reference = reference_of(exercise, seed)
     # Run the answer first, to trigger torch's lazy imports. If the student's thread were stopped during an import, the
     # next import of that module would wait forever.
     for check in exercise.checks:
         reference.of_answer(check)
-    with preserved_global_state():  # also here, because a stopped thread may not be able to restore it
+    with preserved_global_state():  # also needed here, because a stopped thread may not be able to restore the state
         ran = run_limited(
             [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
         )
@@ -67,10 +68,10 @@ def judge(
 
     Args:
         exercise: The exercise, with its checks and answer.
-        observations: By check name, made with the inputs that `exercise.inputs(check, seed)` returns. A check
-            without an observation is "not checked".
+        observations: The observations, keyed by check name. They were made with the inputs that `exercise.inputs(check,
+            seed)` returns. A check without an observation is "not checked".
         seed: The seed used for the observations.
-        source: The student's code without comments, which can rule out a mistake; None if it isn't known.
+        source: The student's code without comments, which can rule out a mistake. Pass None if the code isn't known.
         explained: Whether to look for the mistake, which takes up to two seconds. The score doesn't depend on this.
     """
     reference = reference_of(exercise, seed)
@@ -96,7 +97,7 @@ def judge(
 
 
 def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation]) -> None:
-    """Mark a check as "not checked" if it only repeats a failure: a check it needs failed, or the same line crashed."""
+    """Mark a check as "not checked" if a check it needs failed or the same line already crashed in another check."""
     failed: set[str] = set()
     crashes: set[tuple] = set()
     for verdict in verdicts:

@@ -1,4 +1,4 @@
-"""Find calls to a library's ready-made answers in source code, without running it."""
+"""Find calls to ready-made library answers in source code. The code is not run."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ def library_answers(
         source: Python source. If it can't be parsed, the result is empty.
         banned: Full names, such as `torch.nn.functional.softmax`. A trailing dot bans everything below the name. A
             leading dot bans methods of that name on any object.
-        names: Names bound by imports outside `source`, from alias to full name.
+        names: Maps each name bound by an import outside `source` to its full name.
     """
     try:
         tree = ast.parse(source)
@@ -42,7 +42,7 @@ def library_answers(
 
 
 def _full_name(node: ast.AST, known: Mapping[str, str]) -> str:
-    """Return `torch.nn.functional.softmax` for `F.softmax`, or "" if it isn't a dotted name."""
+    """Return `torch.nn.functional.softmax` for `F.softmax`. If the expression isn't a dotted name, return ""."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

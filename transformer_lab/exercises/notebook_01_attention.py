@@ -140,7 +140,10 @@ NUMPY_ATTENTION = Exercise(
 
 
 def inputs_with_tempting_key(sampler: InputSampler, query: int, key: int, d_k: int) -> tuple[dict[str, Tensor], int]:
-    """Return inputs, and the index of a key (not the first) with by far the highest score and an unusual value."""
+    """Return inputs, and the index of a key that has by far the highest score and an unusual value.
+
+    This key isn't the first one.
+    """
     tempting = sampler.integer(1, key - 1)
     inputs = {
         "query": sampler.numbers(1, query, d_k, low=0.5, high=2),
@@ -217,7 +220,7 @@ allowed_weights_sum_to_one = unless(lambda inputs, received: (received[1].sum(-1
 
 
 def nan_of_nothing_allowed(received):
-    """Say where NaN appears if all keys are hidden from a query, or return None if it doesn't appear."""
+    """Say where NaN appears if all keys are hidden from a query. If there is no NaN, return None."""
     grads = [value for name, value in received.items() if name.startswith("gradient") and value is not None]
     if any(value.isnan().any() for name, value in received.items() if not name.startswith("gradient")):
         return "if a mask hides every key from a query, the result is NaN, which spreads to everything it touches"
@@ -234,7 +237,7 @@ UNIFORM_WEIGHTS = Remark(
 
 
 def remark_on_uniform_weights(mask, received, expected):
-    """Return the remark if only fully masked rows are wrong, or None otherwise."""
+    """Return the remark if only fully masked rows are wrong; otherwise, return None."""
     is_right = (received - expected).abs().amax(-1) < 1e-6  # (batch, query)
     allowed = mask.any(-1).view(is_right.shape)
     return UNIFORM_WEIGHTS if is_right[allowed].all() and not is_right[~allowed].any() else None
@@ -316,7 +319,7 @@ def head_nothing_allowed_inputs(sampler: InputSampler) -> dict:
 
 
 def with_other_hidden_keys(sampler: InputSampler, inputs: dict) -> dict:
-    """Return a batch of two inputs that differ only in what the mask hides."""
+    """Return a batch of two inputs that differ only at the positions that the mask hides."""
     hidden = ~inputs["mask"].flatten()
     changed = {name: inputs[name].expand(2, -1, -1).clone() for name in ("query", "key", "value")}
     for name in ("key", "value"):
@@ -351,9 +354,9 @@ def output_with_other_hidden_keys(subject, arguments, query, key, value, mask):
 
 
 def inputs_of_layers(subject, arguments, query, key, value):
-    """Return the inputs that `w_q`, `w_k`, and `w_v` are called with, even if the call to the module fails later.
+    """Return the inputs that `w_q`, `w_k`, and `w_v` were called with, even if the call to the module fails later.
 
-    A layer that isn't called is left out, because its weights may be used in a different way.
+    A layer that wasn't called is left out, because its weights may be used in a different way.
     """
     from contextlib import suppress
 
@@ -383,7 +386,10 @@ def layers_get_their_own_inputs(inputs, received):
 
 
 def no_nan_where_nothing_is_allowed(answer):
-    """Return a rule that reports NaN in a module with attention, and remarks if only fully masked rows are wrong."""
+    """Return a rule that reports NaN in a module with attention.
+
+    It makes a remark if only fully masked rows are wrong.
+    """
 
     def rule(inputs, received):
         if problem := nan_of_nothing_allowed(received):

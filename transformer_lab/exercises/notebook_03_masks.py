@@ -10,7 +10,10 @@ from transformer_lab.model import causal_mask, padding_mask, target_mask
 
 
 def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -> dict:
-    """Return sentences of different lengths, all but the first padded on the right. 1 is a word; 0 can be one, too."""
+    """Return sentences of different lengths.
+
+    All but the first are padded on the right. 1 is a word, and 0 can be a word.
+    """
     tokens = sampler.integers(batch, length, low=0, high=9)
     tokens[tokens == pad_id] = 10
     tokens[0, 0] = 0 if pad_id else 7

@@ -266,7 +266,10 @@ def trained_parameters(subject, arguments):
 
 
 def table_after_a_move(subject, arguments, x):
-    """Find tensors that aren't moved with the module or in `forward`, which runs on the CPU because "meta" is slow."""
+    """Find tensors that aren't moved with the module or in `forward`.
+
+    Run `forward` on the CPU, because "meta" is slow.
+    """
     moves = []
 
     class Watched(torch.Tensor):

@@ -12,7 +12,7 @@ from transformer_lab.model import Encoder, EncoderLayer
 
 
 def lively_weights(sampler: InputSampler, module: nn.Module) -> dict[str, Tensor]:
-    """Return weights that make every part matter: no gains near zero, and hidden features that are mostly positive."""
+    """Return weights that make every part matter: no gain is near zero, and the hidden features are mostly positive."""
     weights = sampler.weights(module, scale=0.9)
     for name, weight in weights.items():
         if name.endswith("norm.gain"):
@@ -23,7 +23,7 @@ def lively_weights(sampler: InputSampler, module: nn.Module) -> dict[str, Tensor
 
 
 def padding_of(sampler: InputSampler, batch: int, length: int) -> Tensor:
-    """Return a mask `(batch, 1, 1, length)` for sentences that, except for the first, are padded on the right."""
+    """Return a mask `(batch, 1, 1, length)` for sentences. All except the first are padded on the right."""
     mask = torch.ones(batch, 1, 1, length, dtype=torch.bool)
     for row in range(1, batch):
         mask[row, ..., sampler.integer(1, length - 1) :] = False
@@ -42,7 +42,7 @@ def parameters_and_shared(subject, arguments):
 
 
 def has_parameters_of(answer: type[nn.Module]):
-    """Return a rule that requires parameters with the same names and shapes as the answer's, with none shared."""
+    """Return a rule that requires parameters with the same names and shapes as the answer's. None may be shared."""
 
     def rule(inputs, received):
         expected = {n: list(p.shape) for n, p in answer(*inputs["arguments"].values()).named_parameters()}

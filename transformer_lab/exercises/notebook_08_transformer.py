@@ -342,7 +342,7 @@ def config_of(**others) -> dict:
 
 
 def model_weights(sampler: InputSampler, config: dict) -> dict[str, Tensor]:
-    """Return a tensor for each name. With `tie`, three are loaded into one parameter, which keeps the last one."""
+    """Return a tensor for each name. With `tie`, three tensors are loaded into one parameter, and the last one wins."""
     return lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False})))
 
 

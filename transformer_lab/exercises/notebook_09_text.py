@@ -513,7 +513,7 @@ def a_sentence_that_is_too_long(sampler: InputSampler) -> dict:
 
 
 def batches_that_keep_the_rules(inputs, expected, received):
-    """Say what's wrong with a partition, or return None. There is more than one right answer."""
+    """Say what's wrong with a partition. If nothing is wrong, return None. There is more than one right answer."""
     lengths, max_tokens = inputs["lengths"], inputs["max_tokens"]
     if not isinstance(received, list | tuple):
         return f"expected a list of batches; got {described(received)}"
@@ -573,7 +573,7 @@ def sentences_of_lengths(lengths: list[int]) -> str:
 
 
 def outcome_with_a_long_sentence(subject, lengths, max_tokens):
-    """Return what happens with a sentence that doesn't fit, after checking that the others cause no exception."""
+    """Make sure that sentences that fit don't raise an exception. Return what happens with one that doesn't fit."""
     subject([length for length in lengths if length <= max_tokens], max_tokens)
     try:
         return {"raised": "nothing", "batches": subject(lengths, max_tokens)}

@@ -178,7 +178,10 @@ Draw = Callable[[int, int], int]  # a sampler's method `integer`
 
 
 def around_the_peak(draw: Draw, sign: int, low: int, high: int) -> tuple[int, int, int]:
-    """Return the arguments for a step `low` to `high` steps after the peak, or before it if `sign` is -1."""
+    """Return the arguments for a step `low` to `high` steps after the peak.
+
+    If `sign` is -1, the step is before the peak.
+    """
     warmup_steps = draw(20, 60)
     return warmup_steps + sign * draw(low, high), 4 * draw(4, 16), warmup_steps
 
@@ -306,7 +309,7 @@ def learn(subject, sources, targets, weights, pad_id, optimizer, learning_rate, 
 def watch_learning(
     subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm, mode_before
 ):
-    """Record the effects of a step, apart from the new weights."""
+    """Record the effects of a step other than the new weights."""
     model = two_tables(weights, pad_id)
     optimizer = getattr(torch.optim, optimizer)(model.train(mode_before == "training").parameters(), lr=learning_rate)
     loss = subject(model, batches_of(sources, targets, pad_id)[0], optimizer, smoothing, clip_norm)
@@ -444,7 +447,10 @@ def evaluation_inputs(sampler: InputSampler, *batches: list[int], pad_id: int = 
 
 
 def measure(subject, sources, targets, weights, pad_id, batches_are="a list"):
-    """Evaluate a model in training mode, in which its logits are different, as they would be with dropout."""
+    """Evaluate a model that starts in training mode.
+
+    Its logits are different in that mode, as they would be with dropout.
+    """
     model = two_tables(weights, pad_id)
     in_evaluation = model.forward
 
@@ -468,7 +474,7 @@ def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
 
 
 def evaluate_nothing(subject, sources, targets, weights, pad_id):
-    """Return what happens without any batches, after checking that batches cause no exception."""
+    """Make sure that evaluating batches doesn't raise an exception. Then return what happens without any batches."""
     model = two_tables(weights, pad_id)
     subject(model, batches_of(sources, targets, pad_id))
     try:
@@ -478,7 +484,7 @@ def evaluate_nothing(subject, sources, targets, weights, pad_id):
 
 
 def never(record: str, says: str) -> Rule:
-    """Return a rule that reports `says` if any entry in `record`, which describes the model's calls, is true."""
+    """Return a rule that reports `says` if any entry in `record` is true. The record describes the model's calls."""
 
     def rule(inputs, received):
         if not received[record]:

@@ -21,7 +21,10 @@ LETTERS = "abcde"
 
 
 def special_ids(sampler: InputSampler, other_ids: bool) -> tuple[dict[str, int], list[int]]:
-    """Return the ids of pad, bos, and eos, and a list of their usual ids, used as words (empty without `other_ids`)."""
+    """Return the ids of pad, bos, and eos, and a list of their usual ids, which are then used as words.
+
+    Without `other_ids`, the special tokens have their usual ids, and the list is empty.
+    """
     ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
     if not other_ids:
         return ids, []
@@ -128,7 +131,7 @@ NEVER_DECODES = "it never calls `model.decode`"
 
 
 def no_gradients(never: str):
-    """Return a rule that requires gradients to be off. If the code never takes a step, it reports `never`."""
+    """Return a rule that requires gradients to be off. If the code never takes a step, the rule reports `never`."""
 
     def rule(inputs, received):
         if not received["times_decoded"]:
@@ -168,7 +171,7 @@ def steps_taken(subject, model, source, max_length):
 
 
 def stops_in_time(never: str):
-    """Return a rule that requires decoding to stop early. If the code never takes a step, it reports `never`.
+    """Return a rule that requires decoding to stop early. If the code never takes a step, the rule reports `never`.
 
     The rule is lenient, because decoding sentences one by one takes more steps than decoding a batch.
     """
@@ -188,7 +191,7 @@ def stops_in_time(never: str):
 
 
 def three_sentences_inputs(sampler: InputSampler, max_length: int = 7) -> dict:
-    """Return a medium-length sentence, followed by a short one and a long one, in either order."""
+    """Return a medium-length sentence, followed by a short sentence and a long one in random order."""
     middle, others = any_letters(sampler, 2, 3), [any_letters(sampler, 1, 1), any_letters(sampler, 4, 5)]
     first = sampler.integer(0, 1)
     sentences = [sentence(sampler, letters) for letters in (middle, others[first], others[1 - first])]
@@ -310,12 +313,12 @@ SAME_FIRST_WORD = {"": "a.7 b.3", "a": "c.4 d.35 e.25", "ac": "a.25 b.24 c.2 d.1
 SHORT_OR_LONG = {"": "a.8 b.2", "a": "$.5 c.45 d.05", "ac": "d.9 e.1", "acd": "e.95 $.05"}
 # a end: .4275, a c d e end: .4716
 LONG_IS_BETTER = {"": "a.95 b.05", "a": "c.55 $.45", "ac": "d.95 b.05", "acd": "e.95 b.05"}
-# Multiplying log-probabilities by the penalty makes the short sentence win: in the first case unless lengths are one
-# too large, and in the second case if they are one too small.
+# If log-probabilities are multiplied by the penalty, the short sentence wins the first case, except with lengths that
+# are one too large. It wins the second case with lengths that are one too small.
 LONG_IS_MUCH_BETTER = [LONG_IS_BETTER | {"a": "c.625 $.375"}, LONG_IS_BETTER | {"a": "c.638 $.362"}]
 # c end: .2375, a end: .2, b end: .175
 THIRD_WORD = {"": "a.4 b.35 c.25", "a": "$.5 d.3 e.2", "b": "$.5 d.3 e.2", "c": "$.95 e.05"}
-# A finished hypothesis occupies one of two beams. This drops a d e and a c b e, which would have won in the end.
+# A finished hypothesis occupies one of two beams. This pushes out a d e and a c b e, which would have won in the end.
 PLACE_TAKEN = {"": "a.9 b.1", "a": "$.4 c.35 d.25", "ac": "a.52 b.48", "acb": "e.98 $.02", "ad": "e.98 $.02"}
 # b end: .31. But a c and a d are both more probable, so a correct search drops b. Yet they end in worse sentences.
 PUSHED_OUT = {"": "a.69 b.31", "a": "c.53 d.47", "ac": "a.3 b.25 c.2 d.15 e.1", "ad": "e.28 d.24 c.2 b.16 a.12"}
@@ -341,7 +344,7 @@ def nearly_tied(sampler: InputSampler, miscounted: int) -> Rows:
     lead, short = (words + 1) * math.log(0.999), math.log(0.4)
 
     def tie(extra: int) -> float:
-        """Return the probability of the longer sentence that makes the scores equal."""
+        """Return the probability that the longer sentence needs for the scores to be equal."""
         shorter = 5 + words + 2 + extra
         return math.exp((lead + short) * (shorter + 3) / shorter - lead)
 

@@ -23,14 +23,17 @@ def some_words(sampler: InputSampler, *counts: int) -> list[list[str]]:
 
 
 def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dict:
-    """Return a corpus with a single sentence."""
+    """Return a corpus with a single sentence pair."""
     return {"hypotheses": [hypothesis], "references": [reference]} | others
 
 
 def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
-    """Return a hypothesis with wrong words around the right ones, which occur later in a longer reference."""
+    """Return a hypothesis with wrong words around the right ones.
+
+    In the longer reference, the right words come later.
+    """
     before, after = sampler.integer(1, 2), sampler.integer(1, 4)
-    first = before + after + sampler.integer(1, 2)  # the last correct words come after the hypothesis's end
+    first = before + after + sampler.integer(1, 2)  # the last correct words come after the end of the hypothesis
     right, *wrong, others, last = some_words(
         sampler, sampler.integer(4, 9), before, after, first, sampler.integer(1, 2)
     )
@@ -244,7 +247,10 @@ def two_sentences_inputs(sampler: InputSampler) -> dict:
 
 
 def short_and_long_inputs(sampler: InputSampler) -> dict:
-    """Return a hypothesis that is longer than its reference and one that is shorter, with fewer than four words."""
+    """Return a hypothesis that is longer than its reference.
+
+    Also return one that is shorter than its reference and has fewer than four words.
+    """
     before, right, after, others = some_words(
         sampler, sampler.integer(1, 2), sampler.integer(5, 12), 1, sampler.integer(7, 12)
     )

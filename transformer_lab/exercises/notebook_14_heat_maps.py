@@ -13,7 +13,7 @@ from transformer_lab.exercises.sampling import InputSampler
 
 
 def attention(sampler: InputSampler, *shape: int) -> Tensor:
-    """Return attention weights that are multiples of 0.1. Each row divides a total of 1 at random."""
+    """Return attention weights that are multiples of 0.1. Each row splits a total of 1 at random."""
     *rows, keys = shape
     cuts = sampler.integers(*rows, keys - 1, low=0, high=10).sort(dim=-1).values
     edges = [torch.zeros(*rows, 1, dtype=torch.int64), cuts, torch.full((*rows, 1), 10)]
@@ -67,10 +67,10 @@ LINKS = {FOUND: [0], FOUND_ONE_OF_TWO: [0, 1], MISSED: [2], MISSED_TWO: [1, 3], 
 
 
 def aligned(sampler: InputSampler, queries: int, keys: int) -> dict:
-    """Return five or more rows in random order, at least one of each kind, with some additional links that are missed.
+    """Return five or more rows in random order, with at least one row of each kind.
 
-    The highest weight in a row is above 0.5 or below 0.4, so a threshold of 0.5 would miss some links. The highest
-    weight overall is not a link.
+    Some additional links are missed. The highest weight in a row is above 0.5 or below 0.4, so a threshold of 0.5 would
+    miss some links. The highest weight overall is not a link.
     """
     weights = torch.zeros(queries, keys, dtype=torch.float64)
     gold = torch.zeros(queries, keys, dtype=torch.bool)
@@ -89,7 +89,10 @@ def aligned(sampler: InputSampler, queries: int, keys: int) -> dict:
 
 
 def aligned_with_ties(sampler: InputSampler) -> dict:
-    """Start with two rows in which two keys share the highest weight. In one, neither is linked; in the other, both."""
+    """Start with two rows in which two keys share the highest weight.
+
+    In one of the rows, neither key is linked; in the other row, both are linked.
+    """
     inputs = aligned(sampler, sampler.integer(5, 8), sampler.integer(4, 6))
     keys = inputs["weights"].size(1)
     weights, gold = torch.zeros(2, keys, dtype=torch.float64), torch.zeros(2, keys, dtype=torch.bool)
@@ -101,7 +104,7 @@ def aligned_with_ties(sampler: InputSampler) -> dict:
 
 
 def all_found(sampler: InputSampler) -> dict:
-    """Link each query to its own key, where its highest weight is, and add some links that are missed.
+    """Link each query to its own key, which gets its highest weight, and add some links that are missed.
 
     The query that finds the last key is also linked to the first one, so it's wrong to look only at a row's first link.
     """

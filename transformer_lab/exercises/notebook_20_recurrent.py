@@ -170,7 +170,7 @@ def encoder_inputs(sampler: InputSampler, lengths: tuple[int, ...] = (3,), padde
 
 
 def encoder_gradient_inputs(sampler: InputSampler) -> dict:
-    """Pad with a token other than 0, and use 0 as a word, whose embedding must therefore get a gradient."""
+    """Pad with a token other than 0, and use 0 as a word. Its embedding must therefore get a gradient."""
     inputs = encoder_inputs(sampler, (2, 3), pad_id=sampler.integer(1, 8))
     inputs["source"][0, 0] = 0
     return inputs
@@ -226,7 +226,7 @@ def order_of_axes(subject, arguments, weights):
 
 
 def lengths_on_a_gpu(subject, arguments, weights, source):
-    """Track which tensors would be on the GPU if `source` were, up to packing, which requires lengths on the CPU."""
+    """Track which tensors would be on the GPU if `source` were. Stop at packing, which requires lengths on the CPU."""
 
     class PackingError(Exception):
         pass
@@ -356,7 +356,7 @@ def decoder_mask_inputs(sampler: InputSampler) -> dict:
 
 
 def step_inputs(sampler: InputSampler, arguments: dict, weights: dict, target: Tensor, memory: Tensor, **mask) -> dict:
-    """Return the inputs for one step: the first token of each target, and a random state, listed after the memory."""
+    """Return the inputs for one step: the first token of each target, the memory, and a random state, in this order."""
     state = sampler.numbers(len(target), 4, low=-0.9, high=0.9)
     return {"arguments": arguments, "weights": weights, "token": target[:, 0], "memory": memory, "state": state} | mask
 
@@ -479,7 +479,7 @@ ATTENTION_DECODER = Exercise(
 def scripted_inputs(sampler: InputSampler, lengths: tuple[int, ...], other_ids: bool = False, endless: bool = False,
                     specials: bool = False, training: bool = False, max_length: int = 8) -> dict:  # fmt: skip
     """Return a `ScriptedModel` as data, with translations of the given lengths. Each seed uses different tokens."""
-    ids, usual = special_ids(sampler, other_ids)  # words in the first translation have the usual ids
+    ids, usual = special_ids(sampler, other_ids)  # words in the first translation have the usual ids of special tokens
     free = sampler.shuffled([token for token in range(16) if token not in [*ids.values(), *usual]])
     sayings, free = free[:5], free[5:]
     first, filler = free[-len(lengths) :], free[0]

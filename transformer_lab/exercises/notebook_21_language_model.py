@@ -450,7 +450,7 @@ def ranked_inputs(
     at: float = 1.0,
     **settings,
 ) -> dict:
-    """Return a model as data, in which a few tokens always have the given probabilities at temperature `at`.
+    """Return, as data, a model in which a few tokens always have the given probabilities at temperature `at`.
 
     All other tokens have logits of 0 and share the rest of the probability evenly.
     """
@@ -485,7 +485,7 @@ def tokens_written(subject, vocab, likeliest, their_logits, prompt, count, setti
 def shares_are_right(inputs, expected, received):
     """Allow five standard deviations, so that only about one in a million correct answers is rejected.
 
-    The message contains no measured numbers, so that code that samples differently gets the same message.
+    The message contains no measured numbers, so it stays the same even if the code samples differently.
     """
     count, vocab = inputs["count"], inputs["vocab"]
     if received.numel() != count:

@@ -53,7 +53,7 @@ def refused_or_remarked(what: str):
 
 
 def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=float.__lt__, at=0) -> list[int]:
-    """Return the number of epochs after which each trial ends, negative if it was pruned.
+    """Return the number of epochs after which each trial ends. If the trial was pruned, the number is negative.
 
     The defaults implement the exercise's rule. Other arguments implement rules that are easily mistaken for it: a
     different `middle`, pruned trials `kept` for comparison, a different `below`, or scores `at` a different epoch.
@@ -90,7 +90,7 @@ def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
 def rising_curves(
     sampler: InputSampler, trials: int, epochs: int, startup: int, warmup: int, high: int = 40, tie: bool = False
 ) -> dict:
-    """Return curves that never fall, for which each rule in `epochs_trained` ends the trials differently.
+    """Return curves that never fall and for which each rule in `epochs_trained` ends the trials differently.
 
     On such curves, it makes no difference whether a trial's latest or its best score is compared. Both are common.
     """
@@ -109,7 +109,7 @@ def rising_curves(
 
 
 def search_these_curves(subject, rates, curves, startup, warmup):
-    """Run a search that samples the rates in order, where training with each rate yields its curve."""
+    """Run a search that samples the rates in order. Training with a rate yields that rate's curve."""
     from itertools import cycle
 
     rate_of_trial, curve_of = cycle(rates), dict(zip(rates, curves, strict=True))
@@ -165,7 +165,7 @@ search_probe = partial(Probe, call=search_these_curves, compare_results=same_tri
 
 
 def epochs_of_training(subject, rates, curves, startup, warmup):
-    """Return how many scores each trial's training was asked for, and how many its curve has."""
+    """For each trial, return how many scores training was asked for and how many its curve has."""
     asked = []
 
     def sample():
@@ -249,7 +249,7 @@ def more_than_measured(sampler: InputSampler) -> dict:
 
 
 def best_asked_twice(subject, values, n):
-    """Return the result, or a string if it changes between calls, as in a simulation, or if `n` is refused."""
+    """Return the result. If it changes between calls, as in a simulation, or if `n` is rejected, return a string."""
     try:
         first, *again = [subject(values, n) for _ in range(5)]
     except ValueError:

@@ -59,7 +59,7 @@ def related_inputs(sampler: InputSampler, links: tuple[tuple[int, int], ...], si
 
 
 def near_duplicates_inputs(sampler: InputSampler) -> dict:
-    """Change a source sentence's case, another's punctuation, and the punctuation and spacing of a target."""
+    """Change the case of one source, the punctuation of another, and the punctuation and spacing of a target."""
     (one, other), (english, french), (last_english, last_french) = phrases(sampler, 3)
     related = [
         *((one[0], other[0]), (one[0].upper(), other[1])),
@@ -70,7 +70,7 @@ def near_duplicates_inputs(sampler: InputSampler) -> dict:
 
 
 def sizes_inputs(sampler: InputSampler) -> dict:
-    """Mix groups of two pairs with enough single pairs to fill both held-out sets, whatever the order."""
+    """Mix groups of two pairs with enough single pairs to fill both held-out sets, regardless of the order."""
     related = [(english[0], one) for english, french in phrases(sampler, 3) for one in french[:2]]
     held_out = sampler.integer(2, 4)
     return table_of(sampler, related, 2 * held_out, held_out)
@@ -87,9 +87,10 @@ def copies_inputs(sampler: InputSampler) -> dict:
 
 
 def kept_together(subject, pairs, held_out):
-    """Return the groups of pairs that are in the same set for each of 20 seeds and orders of the pairs.
+    """Return the groups of pairs that end up in the same set for all 20 seeds and orders of the pairs.
 
-    Unrelated pairs are separated at some point, however the generator is used, so this depends only on the groups.
+    Unrelated pairs are separated at some point, no matter how the generator is used, so the result depends only on the
+    groups.
     """
     import random
 
@@ -313,7 +314,10 @@ SPLIT_CHINESE = Exercise(
 
 
 def spoiled(sampler: InputSampler, characters: list[str], others: list[str], kept: int = 4) -> str:
-    """Replace one to four characters after the first `kept`. Four correct ones in a row keep the score above 0."""
+    """Replace one to four characters after the first `kept` characters.
+
+    Four correct ones in a row keep the score above 0.
+    """
     result = list(characters)
     places = sampler.order(len(characters) - kept)[: sampler.integer(1, 4)]
     for place, other in zip(places, others, strict=False):
@@ -380,7 +384,7 @@ def bracket_inputs(sampler: InputSampler) -> dict:
 def no_four_in_a_row_inputs(sampler: InputSampler) -> dict:
     """Make at most three tokens in a row correct, so that the score is 0 without smoothing.
 
-    The words at the end are the only tokens that 13a would find in both.
+    The words at the end are the only tokens that 13a would find in both sentences.
     """
     characters = some_characters(sampler, 11)
     one, other, wrong, *rest = some_names(sampler, 5)

@@ -1,6 +1,6 @@
 """Call the student's object once, and record its result as plain data and its changes to global state.
 
-This module contains no answers, because it may run alongside untrusted code. Judging happens in a different process.
+This module contains no answers, because it may run alongside untrusted code. Scoring happens in a different process.
 """
 
 import dis
@@ -62,7 +62,7 @@ def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) 
             value, crash = stoppable(lambda: as_data(harness(subject, **copied))), None
         except OutOfTime:
             raise
-        except BaseException as error:  # including SystemExit, because the student's code must not stop ours
+        except BaseException as error:  # including SystemExit, because the student's code must not stop this program
             value, crash = None, _crash(error, subject)
         changes = [f"input {name}" for name, original in inputs.items() if not same_data(original, copied[name])]
         changes += changed_state()
@@ -82,7 +82,7 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
     The three global generators are seeded, the default dtype is float64, gradients are on, and the device is the CPU.
 
     Yields:
-        A function that returns the changes made since.
+        A function that returns the changes made so far.
     """
 
     def changes() -> list[str]:
@@ -105,10 +105,10 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
 
 
 def _is_reseeded(seed: int) -> bool:
-    """Return whether a global generator was seeded inside `isolated_global_state`. Sampling is fine.
+    """Return whether a global generator was seeded inside `isolated_global_state`. Sampling from it is allowed.
 
-    torch's generator stores its seed. NumPy's and Python's don't, but after sampling, their state (a table of 624
-    numbers) must be the one that `seed` produces or one of its successors.
+    torch's generator stores its seed. NumPy's and Python's generators don't. After sampling, however, their state (a
+    table of 624 numbers) must be the one that `seed` produces or one of its successors.
     """
     if torch.default_generator.initial_seed() != seed:
         return True
@@ -137,7 +137,7 @@ def _follows(table: Any, current: Callable[[], Any], next_table: Callable[[], An
 
 @contextmanager
 def preserved_global_state() -> Iterator[None]:
-    """Restore the random generators, the default dtype and device, and the recursion limit at the end."""
+    """Restore the random generators, the default dtype and device, and the recursion limit after the `with` block."""
     states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     dtype, device, depth = torch.get_default_dtype(), torch.get_default_device(), sys.getrecursionlimit()
@@ -270,7 +270,7 @@ def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
 
 
 def _is_students(file: str) -> bool:
-    """Return whether a file is the student's: neither in this package nor installed."""
+    """Return whether a file is the student's own, not part of this package or of an installed one."""
     return not (file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<harness")) or "-packages" in file)
 
 

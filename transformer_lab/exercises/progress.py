@@ -9,7 +9,7 @@ from pathlib import PurePath
 from transformer_lab.exercises import saved_parts
 from transformer_lab.exercises.registry import FIRST_ELECTIVE, notebooks
 
-STATES = {  # maps a state to its sign and its word
+STATES = {  # maps a state to its symbol and its word
     "yours": ("✓", "yours"),
     "edited": ("?", "edited since it passed"),
     "package": ("·", "not yet"),
@@ -36,7 +36,10 @@ class Progress:
 
     @property
     def following(self) -> str:
-        """The next step: the first exercise in this notebook that isn't yours yet, or a later notebook."""
+        """The next step: the first exercise in this notebook that isn't yours yet.
+
+        If there is none, a later notebook.
+        """
         left = [name for name, state in self.notebooks.get(self.current, []) if state != "yours"]
         later = [number for number in self.notebooks if self.current < number < FIRST_ELECTIVE]
         return left[0] if left else f"notebook {later[0]}" if later else ""
@@ -117,7 +120,10 @@ _FIGURE = [
 
 
 def _drawing(states: dict[str, str]) -> str:
-    """Draw the Transformer's parts. Yours have a solid green frame and a check mark; the others have a dashed frame."""
+    """Draw the Transformer's parts.
+
+    Your parts have a solid green frame and a check mark. The others have a dashed frame.
+    """
     shapes = [
         '<rect x="5" y="410" width="590" height="75" rx="5" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
         '<text x="15" y="432" fill="currentColor">inside MultiHeadAttention</text>'
@@ -143,11 +149,14 @@ def _drawing(states: dict[str, str]) -> str:
 
 
 def progress() -> Progress:
-    """Return which parts you have built so far. Parts whose check passed are saved, and later notebooks use them."""
+    """Return which parts you have built so far.
+
+    A part is saved when it passes its check, and later notebooks use it.
+    """
     parts = {
         number: [(exercise.name, saved_parts.state(exercise.name)) for exercise in exercises]
         for number, exercises in notebooks().items()
     }
-    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # set by Jupyter Server to the notebook of the kernel
+    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # Jupyter Server sets this to the kernel's notebook
     match = re.match(r"(\d\d)_", path.name)
     return Progress(parts, match[1] if match else "")

@@ -19,7 +19,7 @@ def exercises() -> dict[str, Exercise]:
 
 @functools.cache
 def notebooks() -> dict[str, list[Exercise]]:
-    """Return each notebook's exercises, by notebook number, such as `"01"`."""
+    """Return each notebook's exercises, keyed by notebook number, such as `"01"`."""
     modules = sorted(path.stem for path in Path(__file__).parent.glob("notebook_*.py"))
     return {
         module.split("_")[1]: importlib.import_module(f"transformer_lab.exercises.{module}").EXERCISES

@@ -146,7 +146,7 @@ class Report:
 
 
 def prose(text: str) -> str:
-    """Return the text escaped for HTML, with text between backticks as code."""
+    """Return the text escaped for HTML, with text between backticks marked up as code."""
     pieces = html.escape(text).split("`")
     if len(pieces) % 2 == 0:  # an unmatched backtick
         return "`".join(pieces)
@@ -180,7 +180,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _indented(lines: list[str]) -> list[str]:
-    """Return the lines indented, and truncated if they are too long."""
+    """Indent the lines, and truncate any that are too long."""
     indented = [f"    {line}" for line in lines]
     return [line if len(line) <= WIDTH else line[: WIDTH - 2].rstrip() + " …" for line in indented]
 

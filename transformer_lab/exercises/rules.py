@@ -13,7 +13,7 @@ REFUSED = ("ValueError", "InputError")
 
 
 def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol: float = 1e-8) -> Rule:
-    """Return a rule that reports `says` unless the harness's two results are equal, up to rounding."""
+    """Return a rule that requires the harness's two results to agree up to rounding. Otherwise, it reports `says`."""
 
     def rule(inputs, received):
         return None if allclose(*received.values(), atol=atol) else says
@@ -22,7 +22,7 @@ def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol
 
 
 def equal_results(says: str) -> Rule:
-    """Return a rule that reports `says` unless the harness's two results are equal."""
+    """Return a rule that requires the harness's two results to be equal. Otherwise, it reports `says`."""
 
     def rule(inputs, received):
         first, second = received.values()
@@ -32,7 +32,7 @@ def equal_results(says: str) -> Rule:
 
 
 def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:
-    """Return a rule that reports `says` unless `holds(inputs, received)`."""
+    """Return a rule that requires `holds(inputs, received)` to be true. Otherwise, it reports `says`."""
 
     def rule(inputs, received):
         return None if holds(inputs, received) else says
@@ -46,7 +46,10 @@ def raises(error: str, verb: str = "raises") -> str:
 
 
 def refusal(received: str, attempt: str) -> Remark | None:
-    """Return a remark unless sizes that don't fit raise a `ValueError`. `received` names the exception they raise."""
+    """Return a remark if incompatible sizes don't raise a `ValueError`.
+
+    `received` names the exception that was raised, if any.
+    """
     if received in REFUSED:
         return None
     advice = "A `ValueError` that names both numbers tells the caller right away what's wrong."
@@ -56,7 +59,9 @@ def refusal(received: str, attempt: str) -> Remark | None:
 
 
 def remark_unless_refused(says: str) -> Rule:
-    """Return a rule that remarks `says` unless all calls raise a `ValueError`. The `{}` in `says` lists the others.
+    """Return a rule that gives the remark `says` if some calls don't raise a `ValueError`.
+
+    The `{}` in `says` lists those calls.
 
     The harness names the exception that each call raises: `{"k = 0": "ValueError"}`.
     """

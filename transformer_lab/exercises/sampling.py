@@ -1,4 +1,4 @@
-"""Random inputs for checks, which are the same on every machine and short enough to print."""
+"""Random inputs for checks. They are the same on every machine and short enough to print."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,10 @@ from torch import Tensor, nn
 
 
 class InputSampler:
-    """A seeded generator of inputs for one check. All are built from integers, which are the same on every machine."""
+    """A seeded generator of inputs for one check.
+
+    The inputs are built from random integers, which are the same on every machine.
+    """
 
     def __init__(self, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
@@ -26,14 +29,14 @@ class InputSampler:
         return torch.randint(low, high + 1, shape, generator=self.generator)
 
     def order(self, size: int) -> list[int]:
-        """Return the numbers from 0 to `size - 1` in random order, but never sorted if there are two or more."""
+        """Return the numbers from 0 to `size - 1` in random order. Two or more numbers are never in sorted order."""
         while True:
             order = torch.randperm(size, generator=self.generator).tolist()
             if size < 2 or order != sorted(order):
                 return order
 
     def shuffled(self, items: Sequence) -> list:
-        """Return the items in random order, but never in the given order if there are two or more."""
+        """Return the items in random order. Two or more items are never in their original order."""
         return [items[index] for index in self.order(len(items))]
 
     def weights(self, module: nn.Module, scale: float = 0.5) -> dict[str, Tensor]:

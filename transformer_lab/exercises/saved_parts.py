@@ -25,12 +25,15 @@ _loading: list[str] = []  # names of the parts being loaded, outermost first
 
 
 def shell() -> Any:
-    """Return IPython's shell in a notebook or IPython's terminal, or None otherwise."""
+    """Return the IPython shell when running in a notebook or the IPython terminal; otherwise, return None."""
     return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
 
 
 def folder() -> Path | None:
-    """Return the folder for parts: TRANSFORMER_LAB_MINE (None if that is `off`), or `mine` next to the notebook."""
+    """Return the folder for parts: TRANSFORMER_LAB_MINE if it is set, or else `mine` next to the notebook.
+
+    If TRANSFORMER_LAB_MINE is `off`, return None.
+    """
     setting = os.environ.get("TRANSFORMER_LAB_MINE", "")
     return None if setting.lower() == "off" else Path(setting or "mine")
 
@@ -43,10 +46,10 @@ class SaveError(Exception):
 
 
 def save(exercise: Exercise, subject: Any) -> tuple[Path | None, list[str]]:
-    """Save a part that passed, if it was written in this notebook.
+    """Save a part that passed its check, if it was written in this notebook.
 
     Returns:
-        The file, or None if the part wasn't saved, and remarks on what went wrong.
+        The file and remarks on what went wrong. If the part wasn't saved, the file is None.
     """
     target = folder()
     if target is None or shell() is None or namespace(subject) is not shell().user_ns:
@@ -89,7 +92,7 @@ def _verify(exercise: Exercise, text: str) -> None:
 
 
 def part_source(name: str, subject: Any) -> str:
-    """Return source that defines `subject` as `name` on its own: imports, the definitions it uses, and its own.
+    """Return self-contained source that defines `subject` as `name`, including the imports and definitions it uses.
 
     Raises:
         SaveError: The part uses something whose definition can't be found or written as source.
@@ -136,7 +139,7 @@ class _PartSource:
             self._add_statement(name, _executed_cells())
 
     def _is_part(self, name: str, value: Any) -> bool:
-        """Return whether a value is an exercise defined here or in this package, not a library object of that name."""
+        """Return whether a value is an exercise from this notebook or package. Library objects can share its name."""
         if name not in exercises() or getattr(value, "__name__", None) != name:
             return False
         module = str(getattr(value, "__module__", ""))
@@ -216,7 +219,7 @@ def _import_line(name: str, value: Any) -> str | None:
 
 
 def _literal(value: Any) -> str | None:
-    """Return the source of a plain constant, or None for other values."""
+    """Return the source of a plain constant. For any other value, return None."""
     if isinstance(value, float) and math.isinf(value):
         return f'float("{value}")'
     try:
@@ -229,9 +232,10 @@ def _literal(value: Any) -> str | None:
 
 
 def part(name: str) -> tuple[Any, str]:
-    """Return the student's verified version of an exercise, or the package's, and a phrase that says which one it is.
+    """Return a version of an exercise and a phrase that says whether it is the student's or the package's.
 
-    The package's version uses the student's saved parts, if there are any.
+    The student's version is returned if it is verified. Otherwise, the package's version is returned, and it uses the
+    student's saved parts if there are any.
 
     Raises:
         InputError: There is no such exercise.
@@ -285,7 +289,7 @@ def is_outermost() -> bool:
 
 
 def state(name: str) -> str:
-    """Return `yours`, `edited` (changed since its check), or `package`, without running anything."""
+    """Return the state of a part without running it: `yours`, `edited` (changed since its check), or `package`."""
     text, _ = _saved_text(name)
     if folder() is None or text is None:
         return "package"
@@ -293,7 +297,7 @@ def state(name: str) -> str:
 
 
 def _saved_text(name: str) -> tuple[str | None, str]:
-    """Return a saved part's source, or None, and its location."""
+    """Return a saved part's source and location. If there is no saved part, the source is None."""
     if name in _in_memory:
         return _in_memory[name], "in memory"
     file = (folder() or Path()) / f"{name}.py"

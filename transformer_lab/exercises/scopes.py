@@ -14,7 +14,8 @@ def global_symbols(text: str) -> Iterator[symtable.Symbol]:
     """Yield the global names in `text`, once for each scope in which they occur. A comprehension has its own scope.
 
     Since Python 3.12 (PEP 709), a comprehension's variables belong to the enclosing scope: `[a for a in b]` in a cell
-    would bind a global name `a`. Generators still have their own scope, so comprehensions are replaced with generators.
+    would bind a global name `a`. Generator expressions still have their own scope, so comprehensions are replaced with
+    them.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError, OverflowError: Raised by `symtable.symtable`.

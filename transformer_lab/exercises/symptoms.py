@@ -12,7 +12,7 @@ from transformer_lab.plural import plural
 
 
 def described(difference: Difference, tolerance: float, axes: Sequence[str] | None) -> str:
-    """Return a sentence about one difference, or "" if it has no simple description.
+    """Return a sentence about one difference. If the difference has no simple description, return "".
 
     Args:
         difference: The expected and received values.

@@ -1,4 +1,4 @@
-"""Run code that may never stop, fill up memory, or print endlessly, in a process that must survive it.
+"""Run code that may never stop, fill up memory, or print endlessly. The process itself must survive this.
 
 The code runs in its own thread. That way, a check works the same in any thread and on every system, and it returns even
 if the code blocks forever in a C function. In the new thread, settings that torch keeps per thread (gradient mode,
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SECONDS = 5.0  # for each job
-GRACE_SECONDS = 1.0  # how long a thread may take to stop after it was told to
+GRACE_SECONDS = 1.0  # how long a thread may take to stop after being told to
 EXTRA_BYTES = 2**30  # memory for the code; a check needs less than a hundredth of this
 PRINTED_CHARACTERS = 1_000
 
@@ -49,7 +49,7 @@ _raise_in_thread = ctypes.PYFUNCTYPE(None, ctypes.c_ulong, ctypes.py_object)(
 
 
 def is_checking() -> bool:
-    """Return whether the current thread runs a student's code for a check."""
+    """Return whether the current thread is running a student's code for a check."""
     return threading.current_thread() is _worker
 
 
@@ -57,7 +57,7 @@ def is_checking() -> bool:
 class Ran:
     """The results of running some jobs."""
 
-    results: list[Any]  # fewer than the jobs if one ran out of time
+    results: list[Any]  # fewer results than jobs if one ran out of time
     printed: str  # truncated to `PRINTED_CHARACTERS`
     stuck_at: list[tuple[str, int]]  # files and lines, innermost last, where a job ran out of time
 
@@ -76,7 +76,7 @@ def stoppable(call: Callable[[], Any]) -> Any:
 
 
 def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
-    """Run the jobs one after another, each for at most `SECONDS`, and stop after one that runs out of time.
+    """Run the jobs one after another, each for at most `SECONDS`. If a job runs out of time, skip the remaining jobs.
 
     If a job raises an exception, the remaining jobs don't run, and the exception is raised here.
     """
@@ -156,7 +156,7 @@ class _Redirected(io.TextIOBase):
 
 @contextmanager
 def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
-    """Collect the thread's output, without warnings, and yield a function that returns it."""
+    """Collect the thread's output, excluding warnings, and yield a function that returns it."""
     buffer = io.StringIO()
     streams = sys.stdout, sys.stderr
 
@@ -175,7 +175,7 @@ def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def _bounded_memory() -> Iterator[None]:
-    """Let the process allocate at most `EXTRA_BYTES` more, on systems that can enforce it (Linux)."""
+    """Let the process allocate at most `EXTRA_BYTES` more. Systems other than Linux can't enforce this limit."""
     try:
         import resource
 

@@ -89,7 +89,7 @@ reference_of = functools.lru_cache(maxsize=256)(Reference)
 
 
 def verdict_on(reference: Reference, check: Check, observed: Observation | None) -> Verdict:
-    """Return the verdict of `check` on an observation, or on a missing one (None)."""
+    """Return the verdict of `check` on an observation. If the observation is missing, it is None."""
     if observed is None:
         return Verdict(check, "not checked", TIMED_OUT)
     if observed.crash is not None:

@@ -60,7 +60,7 @@ def set_attention(model: nn.Module, attend: Attend) -> None:
 
 @contextmanager
 def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Attend], Attend]) -> Iterator[None]:
-    """Replace each module's `attend` with `wrap(name, attend)` inside the `with` block, and restore it afterwards."""
+    """Replace each module's `attend` with `wrap(name, attend)` inside the `with` block, and restore it afterward."""
     own = {name: vars(module)["attend"] for name, module in modules.items() if "attend" in vars(module)}
     try:
         for name, module in modules.items():

@@ -12,7 +12,9 @@ from transformer_lab.model.masks import padding_mask, target_mask
 
 @dataclass
 class TransformerConfig:
-    """The hyperparameters of a Transformer. The defaults are the base model's (table 3), which also has `tie=True`.
+    """The hyperparameters of a Transformer.
+
+    The defaults are those of the base model (table 3), except that the base model has `tie=True`.
 
     Raises:
         ValueError: A size is less than 1, or `dropout` is not below 1. `Transformer` rejects incompatible sizes.

@@ -1,5 +1,5 @@
-// A Transformer for translation in one file, without any library: "Attention Is All You Need" as it is computed after
-// training, one sentence at a time. It reads the three files that the course saves for a trained model.
+// A Transformer for translation in one file, without any library. It runs a trained model from "Attention Is All You
+// Need" on one sentence at a time. It reads the three files that the course saves for a trained model.
 //
 // A matrix is a Float32Array in row-major order. Sizes are named as in the paper; `length` counts tokens.
 // Sums are computed in double precision, as JavaScript does, and stored in single precision.
@@ -42,7 +42,7 @@ function linear({ weight, bias }, x, rows) {
   return y;
 }
 
-// In place: scores become positive weights that add up to 1. A score of -Infinity gets the weight 0.
+// In place: scores become positive weights that add up to 1. A score of -Infinity gets a weight of 0.
 function softmax(scores) {
   const highest = scores.reduce((one, other) => Math.max(one, other), -Infinity);
   if (highest === -Infinity) return scores.fill(0); // a query that may not attend to anything
@@ -104,7 +104,7 @@ function residual({ norm }, x, normFirst, sublayer) {
 
 // -------------------------------------------------------------------------------------------- sections 3.4, 3.5: input
 
-// The embeddings of some tokens times sqrt(d_model), plus the positions from `first` on.
+// The embeddings of some tokens times sqrt(d_model), plus the positional encodings from position `first` on.
 function embed({ weight }, tokens, dModel, first = 0) {
   const x = new Float32Array(tokens.length * dModel);
   tokens.forEach((token, row) => {
@@ -271,7 +271,7 @@ class BytePairs {
     return end < text.length ? [...pieces, text.slice(end)] : pieces;
   }
 
-  // Start with single characters, and repeatedly apply the merge that was learned first, until none is left.
+  // Start with single characters, and repeatedly apply the possible merge that was learned first, until none is left.
   encodePiece(piece) {
     if (this.pieceIds.has(piece)) return this.pieceIds.get(piece);
     let symbols = [...piece].flatMap(character => (this.ids.has(character) ? [character] : this.bytes(character)));
@@ -322,7 +322,7 @@ class BytePairs {
 }
 
 export class Tokenizer {
-  // `state` is tokenizer.json. A joint tokenizer has one vocabulary for both languages, a separate one has two.
+  // `state` is tokenizer.json. A joint tokenizer has one vocabulary for both languages; a separate tokenizer has two.
   constructor(state) {
     if (state.kind === "spacy") {
       throw new Error("This model's tokenizer is spaCy's, which doesn't run in a browser. " +
@@ -346,8 +346,8 @@ export class Tokenizer {
 
 // --------------------------------------------------------------------------------------------------------------- files
 
-// The tensors of a safetensors file by name, `{shape, data}` with `data` in single precision. The file has the length
-// of its JSON header in 8 bytes, the header, and the numbers.
+// The tensors of a safetensors file by name, `{shape, data}` with `data` in single precision. The file consists of
+// the length of its JSON header (8 bytes), the header, and the numbers.
 export function readSafetensors(buffer) {
   let header, start;
   try {
@@ -380,7 +380,7 @@ const FLOATS = {
   F16: bytes => Float32Array.from(new Uint16Array(bytes), half => HALVES[half]),
 };
 
-// Load a model and its tokenizer from the three files in a folder: two of parsed JSON, and one ArrayBuffer.
+// Load a model and its tokenizer from the three files in a folder: two as parsed JSON and one as an ArrayBuffer.
 export function loadModel(config, tokenizerState, weights) {
   const tokenizer = new Tokenizer(tokenizerState);
   for (const side of ["source", "target"]) {

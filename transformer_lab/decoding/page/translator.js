@@ -1,5 +1,5 @@
-// The page around the Transformer: a sentence goes in, the translation appears word by word, and every word shows what
-// it attended to. Everything happens in this window.
+// The page around the Transformer. You enter a sentence, the translation appears word by word, and every word shows
+// what it attended to. Everything runs in this browser window.
 //
 // The element with the id `translator` gets the widget in a shadow root, isolated from the style of the page around it.
 // The element's original content, a still picture, is for readers without JavaScript.
@@ -266,7 +266,7 @@ class TranslatorWidget {
       this.show();
       const due = start + (1000 * WRITING_SECONDS * this.written) / this.words.target.length;
       await new Promise(resolve => setTimeout(resolve, due - performance.now())); // a slow word makes the next one fast
-      if (run !== this.runs) return; // another sentence has taken its place
+      if (run !== this.runs) return; // another sentence has replaced this one
     }
     this.written = Infinity;
     this.show();
@@ -581,7 +581,7 @@ if (host) {
   }
 }
 
-// Wait until the element is in view, because otherwise nobody would see the translation appear.
+// Wait until the element is in view. Otherwise, the reader would not see the translation appear.
 function seen(element) {
   return new Promise(resolve => {
     new IntersectionObserver((entries, observer) => {
