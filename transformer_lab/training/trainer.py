@@ -553,7 +553,8 @@ class TrainingRun:
         bleu = {}
         for name, epochs in candidates.items():
             self.load_average(epochs)
-            bleu[name] = self.validation_bleu(self.preset.beam_size)
+            is_scored = epochs == [best] and self.preset.beam_size == 1  # greedily, at the end of its epoch
+            bleu[name] = self.progress.best_bleu if is_scored else self.validation_bleu(self.preset.beam_size)
         chosen = max(bleu, key=bleu.get)
         self.load_average(candidates[chosen])
         Translator(self.model, self.tokenizer).save(self.output)
