@@ -75,10 +75,10 @@ def train(
 ) -> dict[str, Any]:
     """Train a model and save it, together with a record of how it was trained.
 
-    Afterwards, `Translator.load` can load the model from `output`, which also holds `training.json`, `metrics.jsonl`
+    Afterward, `Translator.load` can load the model from `output`, which also holds `training.json`, `metrics.jsonl`
     (see `records`), and the checkpoints. Every epoch ends with a checkpoint that replaces the previous one atomically,
-    so any interruption costs at most one epoch. A run that is interrupted and resumed produces the same weights as one
-    that is not, bit for bit on a CPU.
+    so any interruption costs at most one epoch. A run that is interrupted and resumed produces the same weights as an
+    uninterrupted run. On a CPU, the weights are identical bit for bit.
 
     With torchrun, the processes share every batch, and each has its own dropout. Without dropout, the result is the
     same as with one process, except for rounding; with dropout, it differs as it would with a different seed. Torch's
@@ -87,17 +87,18 @@ def train(
     Args:
         preset: The hyperparameters, or the name of one of `PRESETS`.
         output: A new folder or, with `resume`, the folder of the run to continue.
-        data_dir: The folder with the corpus, as in `load_corpus`, so that nothing is downloaded.
-        resume: Continue the run in `output` after its last finished epoch. Its configuration must be the same. If the
+        data_dir: The folder that contains the corpus, as in `load_corpus`. If given, nothing is downloaded.
+        resume: Continue the run in `output` after its last finished epoch. The configuration must be the same. If the
             run is finished and its checkpoints were removed, return its record.
         source: The code of the language to translate from.
         target: The code of the language to translate into.
-        build_model: Function that builds the model from its configuration, for example with your own parts.
-        on_log: Called with every record of `metrics.jsonl` when it is written.
-        device: For example `"cpu"` or `"cuda:1"`. The default is a GPU if there is one, otherwise the CPU.
+        build_model: A function that builds the model from its configuration, for example with your own parts.
+        on_log: A function that is called with each record of `metrics.jsonl` when the record is written.
+        device: The name of a device, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one; otherwise, it
+            is the CPU.
 
     Returns:
-        The content of `training.json`, or an empty dictionary in every process but the first.
+        The content of `training.json`. In every process except the first, the result is an empty dictionary.
 
     Raises:
         InputError: An argument is unusable, or the folder cannot be written.
@@ -154,7 +155,8 @@ def check_output_folder(output: Path, resume: bool) -> None:
     """Prepare the folder for a new run or, with `resume`, for continuing the run in it.
 
     Raises:
-        InputError: The folder already holds a run or, with `resume`, holds none, or it cannot be written.
+        InputError: The folder cannot be written. Without `resume`, it already contains a run. With `resume`, it does
+            not contain a run.
     """
     if resume:
         if not (output / "training.json").exists():
@@ -172,14 +174,14 @@ def check_output_folder(output: Path, resume: bool) -> None:
                 "or give a new folder with --output"
             )
     for file in ("config.json", "tokenizer.json", "metrics.jsonl"):
-        if (output / file).exists() and not (output / "checkpoints").is_dir():  # unless a refused run left both
+        if (output / file).exists() and not (output / "checkpoints").is_dir():  # unless a rejected run left both
             raise InputError(f"{output} already holds a {file} from something else: give a new folder with --output")
     with writing(output):
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
 
 
 def is_finished(output: Path) -> bool:
-    """Return whether the run in the folder is finished and its checkpoints, which are large, have been removed."""
+    """Return whether the run in the folder is finished and its large checkpoints have been removed."""
     without = not (output / "checkpoints" / "latest.safetensors").exists()
     return without and "result" in read_json(output / "training.json")
 
@@ -206,7 +208,7 @@ class EncodedPairs:
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
-    """Encode both sides of each pair, leaving out pairs that are longer than the model's `max_length`.
+    """Encode both sides of each pair, skipping pairs that are longer than the model's `max_length`.
 
     Raises:
         InputError: No pairs are left, or a pair does not fit into a batch.
@@ -302,7 +304,7 @@ class TrainingRun:
             self.load_checkpoint()
         if workers.first:
             if not resume:
-                # Write the record last: it marks the folder as resumable, so a refused run must not leave one.
+                # Write the record last: it marks the folder as resumable, so a rejected run must not leave a record.
                 started_as = environment(preset, device, self.precision, workers.world_size)
                 write_json(self.record, {"configuration": run_configuration, "environment": started_as})
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
@@ -443,7 +445,7 @@ class TrainingRun:
         """Return the token IDs of both sides.
 
         With BPE-dropout (Provilkov et al. 2020), the pairs are tokenized differently in every epoch. If a pair's new
-        tokens would not fit into the model or a batch, it keeps its usual tokens.
+        tokens would not fit into the model or a batch, the pair keeps its usual tokens.
         """
         preset, usual = self.preset, self.train_pairs
         if not preset.bpe_dropout:
@@ -610,7 +612,7 @@ def warn_of_unfinished_warm_up(preset: Preset, total_steps: int) -> None:
         )
 
 
-SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams for BPE-dropout; the pair order uses 0, dropout 1 + rank
+SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # for BPE-dropout; others: 0 for pair order, 1 + rank for dropout
 
 
 def seed_of(seed: int, epoch: int, stream: int) -> int:
@@ -627,7 +629,7 @@ def compare_configurations(record: dict[str, Any], now: dict[str, Any], output: 
     earlier = record.get("configuration")
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
-    # If the record lacks a field, the field was added after the run, which used what is now the default.
+    # If the record lacks a field, the field was added after the run. The run used what is now the default value.
     earlier = {"validation_sha256": now["validation_sha256"]} | earlier | asdict(Preset(name="")) | earlier["preset"]
     if differing := differing_values(earlier | {"preset": None}, now | now["preset"] | {"preset": None}):
         raise InputError(
