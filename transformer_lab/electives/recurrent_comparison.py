@@ -111,7 +111,7 @@ def choose_comparison(
 ) -> tuple[Corpus, list[Contender]]:
     """Return a corpus and its four contenders.
 
-    The corpus is Multi30k. If Multi30k is missing or the preset is `tiny`, use packing lists instead.
+    The corpus is Multi30k. If Multi30k is missing or the preset is `tiny`, it consists of packing lists instead.
 
     Args:
         scratch: The folder in which to create the packing lists.

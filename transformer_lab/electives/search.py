@@ -1,9 +1,9 @@
 """A hyperparameter search that survives being killed and that several processes can share.
 
-A search is a folder. `search.json` contains its plan, and `search.db` all trials (Optuna, SQLite). `trials/` and
-`finalists/` contain the log and metrics of each training run, and `trials.csv` and `finalists.csv` are tables of the
-results. Each trial is a run of the package's own trainer. Any number of processes can work on the folder. If one is
-killed or its machine fails, another process resumes its trial after the last finished epoch.
+A search is a folder. `search.json` contains its plan, and `search.db` contains all trials (Optuna, SQLite). `trials/`
+and `finalists/` contain the log and metrics of each training run, and `trials.csv` and `finalists.csv` are tables of
+the results. Each trial is a run of the package's own trainer. Any number of processes can work on the folder. If a
+process is killed or its machine fails, another process resumes the trial after the last finished epoch.
 
     search("runs/search")                       # 20 trials on image captions, then three finalists with three seeds
     results = read_search("runs/search")        # at any time, even while the search is running
@@ -68,7 +68,7 @@ def search(
             `captions`. In an existing search, you can change only the numbers of trials, finalists, and seeds.
         workers: Number of processes that train at the same time. A single worker runs in this process. Multiple workers
             run in separate processes. If a worker is killed, perhaps because memory ran out, it is replaced.
-        device: Where to train, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one.
+        device: The device to train on, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one.
         on_trial: A function that is called with a line about each trial when the trial ends. Multiple workers print the
             line to stderr instead.
         advance: A function that is called from time to time with the number of trials that have ended and the number of

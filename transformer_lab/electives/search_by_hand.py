@@ -1,4 +1,4 @@
-"""A random search in a few lines, and a model to try it on that trains in less than a second."""
+"""A random search in a few lines, and a tiny model to try it on. The model trains in less than a second."""
 
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median

@@ -96,8 +96,8 @@ def bleu_difference(
     """Return how much higher BLEU is for `hypotheses` than for `others`, with a 95 % confidence interval.
 
     The interval comes from paired bootstrap resampling (Koehn 2004): sentences are sampled with replacement, and the
-    same sentences are used for both sides. If it includes 0, another test set of this size could have reversed the
-    comparison.
+    same sentences are used for both sides. If the interval includes 0, another test set of this size could have
+    reversed the comparison.
 
     Args:
         hypotheses: Translations of some sentences.

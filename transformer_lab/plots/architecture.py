@@ -38,7 +38,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> Figure:
     """Draw the whole Transformer (figure 1 of the paper).
 
     Args:
-        highlight: Numbers of the notebooks whose parts to highlight, such as `[5]`.
+        highlight: Numbers of notebooks, such as `[5]`. The parts that these notebooks build are highlighted.
     """
     words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} highlighted" if highlight else ""
     text = (

@@ -128,10 +128,10 @@ def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int,
 
 
 class _Drawing:
-    """Draw the boxes of a tree one by one, then all text and lines at once.
+    """Draw the boxes of a tree one by one, and then draw all text and lines at once.
 
     Args:
-        axes: Axes whose unit is one inch.
+        axes: Axes in which one unit is one inch.
         left: Left edge of each column, in inches.
         widths: Width of each column, in inches.
         alpha: Exponent of the length penalty. If given, label the hypotheses of the last step with their normalized

@@ -16,7 +16,7 @@ from PIL import Image, ImageFilter
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
 
-DOTS_PER_INCH = 96  # CSS pixels per inch; by default, images have twice as many
+DOTS_PER_INCH = 96  # CSS pixels per inch; by default, images have twice as many pixels
 # These colors can be told apart in a grayscale printout and by color-blind readers.
 DARK, MIDDLE, LIGHT, PALE, ORANGE = "#2171b5", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
 RUST = "#b84300"  # an orange dark enough for text

@@ -20,7 +20,7 @@ from transformer_lab.plural import plural
 
 Head = tuple[str, int, int]  # stack, layer, and head, such as ("cross", 0, 3)
 PALE = "#c6dbef"
-TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # top margin, row height, width of BLEU 100 in inches; font size in points
+TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # inches: top margin, row height, bar for BLEU 100; points: font size
 LINE = 112  # maximum number of characters in a line
 
 

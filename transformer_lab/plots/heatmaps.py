@@ -257,8 +257,8 @@ def chosen_weights(
     """Return the weights of one layer and everything needed to label them.
 
     Returns:
-        `(weights, query_tokens, key_tokens, languages, title)`: the weights have shape `(heads, query, key)`, the
-        languages are those of the queries and the keys, and the title names the stack and layer.
+        `(weights, query_tokens, key_tokens, languages, title)`: the shape of the weights is `(heads, query, key)`, the
+        first language is that of the queries, the second is that of the keys, and the title names the stack and layer.
 
     Raises:
         InputError: The stack or layer does not exist.

@@ -63,7 +63,7 @@ def draw_encoding(encoding: Tensor, features: Sequence[int]) -> Figure:
 
 
 def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> Figure:
-    """Draw the dot products of the encodings of some positions with those of all positions.
+    """For each of a few positions, draw the dot product of its encoding with the encoding of every position.
 
     Args:
         encoding: Positional encodings, `(length, d_model)`.

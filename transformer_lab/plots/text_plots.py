@@ -94,7 +94,7 @@ def draw_padding_shares(sizes: Sequence[int], shares: Mapping[str, Sequence[floa
     """Plot the share of padding against batch size, one line per way of batching.
 
     Args:
-        sizes: Maximum numbers of tokens per batch, in ascending order.
+        sizes: Batch sizes, each a maximum number of tokens, in ascending order.
         shares: Maps the name of each way of batching to its share of padding (0 to 1) for each size. Up to four ways of
             batching are allowed.
     """

@@ -1,4 +1,4 @@
-"""Train one model in several processes. Each takes its share of every batch, and the gradients are summed.
+"""Train one model in several processes. Each process takes its share of every batch, and the gradients are summed.
 
 Start the processes with `torchrun --nproc-per-node 2 -m transformer_lab.cli train ...`.
 """

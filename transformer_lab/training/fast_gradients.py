@@ -1,4 +1,4 @@
-"""Compute the same gradients in less time, with a copy of the model. The model itself is left as in the paper.
+"""Compute the same gradients in less time, with a copy of the model. The model itself is left unchanged.
 
 On a CPU, matrix products take only about half the time of a plain training step. The rest is spent on random numbers
 for dropout, on the softmax over the vocabulary, and on moving float32 numbers through memory. The copy computes in
@@ -169,7 +169,7 @@ def symmetric_kl(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class FastGradients:
-    """A copy of `model` that computes gradients in `precision` and adds them to those of the float32 parameters.
+    """A copy of `model` that computes gradients in `precision` and adds them to the float32 gradients of the model.
 
     Parts from outside the package, such as your own, are copied unchanged and run under autocast. On a CPU, torch's
     dropout is replaced even in these parts, and so is `attend` if it is `fused_attention`. Any other attention function
@@ -179,8 +179,8 @@ class FastGradients:
         model: The model. Only the gradients of its parameters are changed.
         precision: The dtype of the copy.
         compiled: Whether to compile the copy with `torch.compile`.
-        device_type: The device that the copy is made for: `"cpu"`, or anything else for a GPU. The default is the
-            model's device.
+        device_type: The kind of device that the copy is made for: `"cpu"`, or anything else for a GPU. The default is
+            the model's device.
 
     Raises:
         ValueError: The model's `output` is not an `nn.Linear` with a bias. The loss computes this layer itself.

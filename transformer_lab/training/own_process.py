@@ -47,8 +47,8 @@ def train_in_own_process(
     gets the records of the epochs that are already finished. The arguments and the result are the same as for `train`.
 
     Raises:
-        InputError: `train` raised it, or the process failed. If the process failed, the message contains the last 8
-            lines of its output.
+        InputError: `train` raised this error, or the process failed. If the process failed, the message contains the
+            last 8 lines of its output.
     """
     if resume:
         records = read_metrics(Path(output) / "metrics.jsonl")

@@ -138,7 +138,7 @@ def commit() -> str | None:
 
 
 def peak_memory_mib(device: torch.device) -> float:
-    """Return this process's peak memory in MiB: GPU memory if it trains on a GPU, otherwise main memory."""
+    """Return this process's peak memory in MiB: GPU memory if it trains on a GPU; otherwise, main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     if sys.platform == "win32":

@@ -81,8 +81,8 @@ def train(
     uninterrupted run. On a CPU, the weights are identical bit for bit.
 
     With torchrun, the processes share every batch, and each has its own dropout. Without dropout, the result is the
-    same as with one process, except for rounding; with dropout, it differs as it would with a different seed. Torch's
-    global seed is set from `preset.seed` at the start of every epoch.
+    same as with one process, except for rounding. With dropout, the result differs as it would with a different seed.
+    Torch's global seed is set from `preset.seed` at the start of every epoch.
 
     Args:
         preset: The hyperparameters, or the name of one of `PRESETS`.
@@ -279,7 +279,7 @@ class TrainingRun:
         self.started = time.perf_counter()
         self.preset, self.output, self.device, self.workers = preset, output, device, workers
         self.precision = computing_precision(preset, device)
-        # A GPU computes the next step while the CPU reads the results of this one, so it never waits for the CPU.
+        # A GPU computes the next step while the CPU reads the results of this one, so the GPU never waits for the CPU.
         self.unread_steps = 1 if device.type == "cuda" else 0
         self.progress = Progress()
         run_configuration = configuration(preset, corpus)
@@ -365,7 +365,7 @@ class TrainingRun:
             self.fast.sync_weights()
 
     def train_epoch(self, epoch: int) -> None:
-        """Train on every pair once, in an order that depends only on the seed and the epoch, then validate and save."""
+        """Train on every pair once, in an order that depends only on the seed and epoch, and then validate and save."""
         groups = self.batches_of_epoch(epoch)
         total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
         if epoch == 1 and self.workers.first:
@@ -497,7 +497,7 @@ class TrainingRun:
         )
 
     def validate(self, train_loss: float, speed: float) -> None:
-        """Evaluate the model on the validation pairs, log the results, and note the epoch if it is the best so far."""
+        """Evaluate the model on the validation pairs and log the results. If the epoch is the best so far, record it."""
         progress = self.progress
         loss, perplexity = evaluate(self.model, self.validation_batches)
         bleu = None
@@ -531,7 +531,7 @@ class TrainingRun:
         return cased_bleu(translations, list(references), self.tokenizer.target)
 
     def save(self) -> None:
-        """Save the epoch's weights, then the training state, then delete the weights that are no longer needed."""
+        """Save the epoch's weights and then the training state. Finally, delete weights that are no longer needed."""
         progress = self.progress
         progress.seconds = self.seconds()
         save_tensors(self.weights_of_epoch(progress.epoch), model_weights(self.model), {"epoch": progress.epoch})
@@ -543,11 +543,11 @@ class TrainingRun:
                     path.unlink()
 
     def last_epochs(self) -> range:
-        """Return the last finished epochs, whose weights would be averaged if the run ended now."""
+        """Return the last finished epochs. Their weights would be averaged if the run ended now."""
         return range(max(1, self.progress.epoch - self.preset.average + 1), self.progress.epoch + 1)
 
     def finish(self) -> dict[str, Any]:
-        """Choose between the average of the last epochs and the best epoch, by validation BLEU, and save the model."""
+        """Compare the average of the last epochs with the best epoch by validation BLEU, and save the better model."""
         last, best = self.last_epochs(), self.progress.best_epoch
         candidates = {f"epoch {best}": [best]}
         averaged = f"average of epochs {last[0]} to {last[-1]}" if len(last) > 1 else f"epoch {last[0]}"
