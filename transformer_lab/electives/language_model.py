@@ -30,8 +30,9 @@ class LanguageModel(nn.Module):
         n_layers: Number of layers.
         d_ff: Hidden width of the feed-forward networks.
         max_length: Maximum number of tokens that the model can read at once.
-        dropout: As in section 5.4, but also on attention weights and inside the feed-forward networks.
-        norm_first: Whether layers are pre-norm; the paper's are post-norm.
+        dropout: The dropout rate. Dropout is applied as in section 5.4, and also to attention weights and inside the
+            feed-forward networks.
+        norm_first: Whether layers are pre-norm. The paper's layers are post-norm.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class LanguageModel(nn.Module):
         last_norm = nn.LayerNorm(d_model) if norm_first else None
         self.encoder = nn.TransformerEncoder(layer, n_layers, last_norm, enable_nested_tensor=False)
         self.output = nn.Linear(d_model, vocab_size)
-        for weight in self.encoder.parameters():  # copies of one layer would all start with the same values
+        for weight in self.encoder.parameters():  # copies of one layer would all start with the same weights
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
         for table in (self.embedding, self.positions):
@@ -234,7 +235,7 @@ def train_language_model(
     """Train on batches of whole windows. Each pass through the text starts at a random offset.
 
     The learning rate rises during the first tenth of the steps and then falls to zero. Gradient norms are clipped at 1.
-    Every step sets the model to training mode, so the caller may use it in evaluation mode between steps.
+    Every step sets the model to training mode, so the caller may switch it to evaluation mode between steps.
 
     Args:
         model: The model to train in place.
@@ -247,8 +248,8 @@ def train_language_model(
         seed: Seed for the offsets and the order of the windows.
 
     Yields:
-        After each step, a dictionary with `step` (from 1), `loss` (nats per token), and `rate`, the step's learning
-            rate.
+        After each step, a dictionary with `step` (from 1), `loss` (nats per token), and `rate` (the step's learning
+            rate).
 
     Raises:
         ValueError: The text is too short for a window and its labels.
@@ -277,7 +278,7 @@ def train_language_model(
 
 @dataclass(frozen=True)
 class LanguageModelScore:
-    """A model's score on a whole text, whatever its tokenizer."""
+    """A model's score on a whole text, regardless of the model's tokenizer."""
 
     nats: float  # loss summed over all tokens of the text
     tokens: int
@@ -290,27 +291,27 @@ class LanguageModelScore:
 
     @property
     def perplexity(self) -> float:
-        """Return the exponential of the loss, which is comparable only between models with the same tokenizer."""
+        """Return the exponential of the loss. It is comparable only between models with the same tokenizer."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
     def bits_per_character(self) -> float:
-        """Return the loss in bits per character, which is comparable between all models scored on the same text."""
+        """Return the loss in bits per character. It is comparable between all models scored on the same text."""
         return self.nats / math.log(2) / self.characters
 
 
 def score_language_model(
     model: LanguageModel, tokenizer: TextTokenizer, text: str, loss: Loss = causal_language_model_loss
 ) -> LanguageModelScore:
-    """Score a model on a text by predicting every token once, from the tokens before it in its window.
+    """Score a model on a text by predicting every token once, based on the tokens before it in the same window.
 
-    The first token follows a line break. Every character counts, even at the end of the text, so models with different
-    tokenizers are scored on the same text.
+    For the first token, the model reads a line break. Every character counts, even at the end of the text, so models
+    with different tokenizers are scored on the same text.
 
     Args:
-        model: The model to score. It runs in evaluation mode and is left in the mode it was in.
+        model: The model to score. It runs in evaluation mode, and then its original mode is restored.
         tokenizer: The model's tokenizer.
-        text: The text to predict, at least one character.
+        text: The text to predict. It must have at least one character.
         loss: A function that returns a mean over tokens, such as `causal_language_model_loss` or your own.
 
     Raises:

@@ -11,7 +11,7 @@ TITLES = {"en_fr": "English–French", "en_zh": "English–Chinese", "ted": "TED
 
 
 def recorded_languages(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Return the newest record of each run, by title. The result is empty if there is no `results` folder."""
+    """Map each run's title to its newest record. If there is no `results` folder, return an empty dictionary."""
     files = sorted(results.glob("*_languages/*.json"))  # sorted by date
     newest = {file.stem: file for file in files if file.stem in TITLES}
     return {TITLES[name]: json.loads(newest[name].read_text(encoding="utf-8")) for name in TITLES if name in newest}

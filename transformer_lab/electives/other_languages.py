@@ -11,8 +11,8 @@ CHINESE = (
     *((0x3400, 0x4DB5), (0x4E00, 0x9FBB), (0xF900, 0xFA2D), (0xFA30, 0xFA6A), (0xFA70, 0xFAD9), (0xFF00, 0xFFEF)),
     *((0x2E80, 0x2FDF), (0x2FF0, 0x303F), (0x3100, 0x312F), (0x31A0, 0x31BF), (0x31C0, 0x31EF), (0x3200, 0x33FF)),
     *((0xFE10, 0xFE1F), (0xFE30, 0xFE4F), (0x2600, 0x27BF)),
-    # For characters from U+20000 on, sacreBLEU's source says "\u20000", which Python reads as U+2000 and a zero. So
-    # those characters don't count as Chinese, but the following do, including curly quotes, dashes, and the ellipsis.
+    # For characters from U+20000 on, sacreBLEU's source says "\u20000". Python reads this as U+2000 and a zero, so the
+    # characters don't count as Chinese. Instead, this range counts, including curly quotes, dashes, and the ellipsis.
     (0x2001, 0x2A6D),
 )
 
@@ -23,9 +23,9 @@ def is_chinese_character(character: str) -> bool:
 
 
 def words_13a(text: str) -> list[str]:
-    """Split a string by sacreBLEU's rules "13a", from the WMT evaluations: at spaces and around ASCII punctuation.
+    """Split a string with sacreBLEU's "13a" rules (from the WMT evaluations): at spaces and around ASCII punctuation.
 
-    Periods and commas inside a number are not split off, as in `3.5` and `1,000`.
+    Periods and commas inside a number, such as `3.5` or `1,000`, are not split off.
     """
     return _rules_13a()(text).split()
 

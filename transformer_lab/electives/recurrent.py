@@ -63,7 +63,7 @@ class FixedContext(nn.Module):
     """A context without attention: the same summary of the sentence for every query (Cho et al. 2014, section 2.2).
 
     Use it in place of an `AdditiveAttention`. The summary consists of the final states of the encoder's two directions:
-    the forward state at the last word and the backward state at the first.
+    the forward state at the last word and the backward state at the first word.
     """
 
     def project(self, memory: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ class FixedContext(nn.Module):
     def forward(
         self, query: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, None]:
-        """Do the same as `AdditiveAttention.forward`, but with None in place of the weights.
+        """Do the same as `AdditiveAttention.forward`, but return None in place of the weights.
 
-        The mask, if any, is `(batch, 1, key)`.
+        If there is a mask, it has shape `(batch, 1, key)`.
         """
         half = memory.size(-1) // 2
         last = torch.full_like(memory[:, 0, 0], memory.size(1) - 1, dtype=torch.long)  # (batch,)
@@ -209,9 +209,9 @@ class RecurrentTranslator(nn.Module):
     """An encoder, a decoder, and an output layer. Trainers and decoding functions can use it like a `Transformer`.
 
     Args:
-        config: The configuration, of which `d_model`, the vocabulary sizes, `tie`, and the token IDs are used.
-        encoder: For example, a `RecurrentEncoder`.
-        decoder: For example, an `AttentionDecoder`.
+        config: The configuration. Only `d_model`, the vocabulary sizes, `tie`, and the token IDs are used.
+        encoder: The encoder, such as a `RecurrentEncoder`.
+        decoder: The decoder, such as an `AttentionDecoder`.
 
     Raises:
         ValueError: `tie` is True, but the vocabularies have different sizes.
@@ -233,7 +233,7 @@ class RecurrentTranslator(nn.Module):
         initialize_parameters(self)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode the source, `(batch, source)`, integers.
+        """Encode a source, `(batch, source)`, integers.
 
         Returns:
             `(memory, source_mask)` with shapes `(batch, source, d_model)` and `(batch, 1, 1, source)`.
@@ -241,18 +241,18 @@ class RecurrentTranslator(nn.Module):
         return self.encoder(source), padding_mask(source, self.config.pad_id)
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Return logits, `(batch, target, vocab)`, for the token after each position of `(batch, target)`."""
+        """Return logits, `(batch, target, vocab)`, for the token after each position of `target`, `(batch, target)`."""
         return self.output(self.decoder(target, memory, source_mask[:, 0]))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return logits, `(batch, target, vocab)`, for a source, `(batch, source)`, and a target, `(batch, target)`.
+        """Map a source, `(batch, source)`, and a target, `(batch, target)`, to logits, `(batch, target, vocab)`.
 
         The caller has to shift the target.
         """
         return self.decode(target, *self.encode(source))
 
     def incremental_decoder(self, source: Tensor) -> "IncrementalRecurrentDecoder":
-        """Return the step-by-step decoder that the decoding functions use, for a source, `(batch, source)`."""
+        """Return the step-by-step decoder that the decoding functions use, for a source of shape `(batch, source)`."""
         return IncrementalRecurrentDecoder(self, source)
 
 
@@ -279,7 +279,7 @@ class IncrementalRecurrentDecoder:
 
         Args:
             tokens: `(sentences, hypotheses)`, integers.
-            mask: A mask over earlier tokens, ignored because the state covers all of them.
+            mask: A mask over earlier tokens. It is ignored because the state covers all of these tokens.
 
         Returns:
             `(sentences, hypotheses, d_model)`.
@@ -291,7 +291,7 @@ class IncrementalRecurrentDecoder:
         return output.unflatten(0, tokens.shape)
 
     def reorder(self, parents: Tensor) -> None:
-        """Continue hypothesis i of each sentence from `parents[:, i]`; `parents` is `(sentences, hypotheses)`."""
+        """Continue hypothesis i of each sentence from `parents[:, i]`, where `parents` is `(sentences, hypotheses)`."""
         self.states = self.states.gather(1, parents[:, :, None].expand(-1, -1, self.states.size(-1)))
 
     def select(self, sentences: Tensor) -> None:
@@ -340,7 +340,7 @@ def with_attention(config: TransformerConfig) -> RecurrentTranslator:
 def with_context(
     context: Callable[[], nn.Module], build_model: Callable[[TransformerConfig], RecurrentTranslator] = with_attention
 ) -> Callable[[TransformerConfig], RecurrentTranslator]:
-    """Return a `build_model` whose models have `context()`, such as a `FixedContext`, in place of the attention."""
+    """Return a `build_model` function that replaces a model's attention with `context()`, such as `FixedContext()`."""
 
     def build(config: TransformerConfig) -> RecurrentTranslator:
         model = build_model(config)
@@ -351,10 +351,10 @@ def with_context(
 
 
 def additive_weights(model: RecurrentTranslator, source: Tensor, target: Tensor) -> Tensor:
-    """Return the attention weights, `(batch, target, source)`, while the decoder reads a target.
+    """Return the attention weights, `(batch, target, source)`, of a decoder as it reads a target.
 
     Args:
-        model: A model with an `AdditiveAttention`. It runs in evaluation mode and is left in the mode it was in.
+        model: A model with an `AdditiveAttention`. It runs in evaluation mode, and then its original mode is restored.
         source: `(batch, source)`, integers.
         target: `(batch, target)`, integers, starting with bos.
 

@@ -52,7 +52,7 @@ class Contender:
 def full_preset(epochs: int) -> Preset:
     """Return the Transformer's preset in the full comparison: the `laptop` preset with half as many layers, in float32.
 
-    The recurrent models cannot use bfloat16 here, so no model does. All models are trained with Adam.
+    The recurrent models cannot use bfloat16 here, so all models use float32. All models are trained with Adam.
     """
     return replace(
         find_preset("laptop"), name="side by side", n_layers=2, epochs=epochs, precision="float32",
@@ -67,11 +67,13 @@ def contenders(
     """Return three recurrent translators and a Transformer with the same tokens, batches, and number of updates.
 
     Args:
-        preset: The Transformer's preset. The recurrent models use it with one layer, `d_model`, and `peak_rate`.
+        preset: The Transformer's preset. The recurrent models use it, too, but with one layer, `d_model`, and
+            `peak_rate`.
         d_model: Width of the recurrent models, chosen so that they have about as many parameters as the Transformer.
         peak_rate: Peak learning rate of the recurrent models.
-        attention: Builds the recurrent translator with attention; the other two differ from it only in the context.
-        transformer: Builds the Transformer.
+        attention: A function that builds the recurrent translator with attention. The other two recurrent translators
+            differ from it only in the context.
+        transformer: A function that builds the Transformer.
     """
     recurrent = replace(preset, d_model=d_model, n_layers=1, peak_rate=peak_rate, attention="explicit")
     return [
@@ -107,7 +109,9 @@ def write_packing_lists(folder: Path, train: int, validation: int = 100, test: i
 def choose_comparison(
     scratch: Path, epochs: int, attention: BuildModel, transformer: BuildModel
 ) -> tuple[Corpus, list[Contender]]:
-    """Return a corpus and its four contenders: Multi30k, or packing lists if it is missing or the preset is `tiny`.
+    """Return a corpus and its four contenders.
+
+    The corpus is Multi30k. If Multi30k is missing or the preset is `tiny`, it consists of packing lists instead.
 
     Args:
         scratch: The folder in which to create the packing lists.
@@ -142,7 +146,7 @@ def train_and_measure(
     Args:
         contender: The model to train.
         folder: A new folder for the run.
-        corpus: The corpus that the preset names.
+        corpus: The corpus that is named in the preset.
         training_sentences: Number of training pairs to score as well, to show how misleading such a score is.
         data_dir: As in `train`.
         quiet: Whether to hide the trainer's output.
@@ -175,13 +179,13 @@ def train_and_measure(
 
 
 def recorded_comparison() -> dict[str, Any] | None:
-    """Return the results of `benchmarks/recurrent.py` that this copy of the course includes, or None if it has none."""
+    """Return the results of `benchmarks/recurrent.py` in this copy of the course. If there are none, return None."""
     path = shipped("results") / "recurrent.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
-    """Return the time in seconds that an epoch's updates took, without validation and saving.
+    """Return the time in seconds that an epoch's updates took, excluding validation and saving.
 
     This is the time from the end of the first update to the end of the last, plus the mean time per update.
     """
@@ -203,8 +207,8 @@ def bleu_by_length(
         limits: The maximum number of words in each group, in ascending order. One more group has no maximum.
 
     Returns:
-        For each group that is not empty, a dictionary with `words` (such as "9-11"), `sentences` (their number), and
-        `bleu` (0 to 100).
+        For each nonempty group, a dictionary with `words` (such as "9-11"), `sentences` (their number), and `bleu` (0
+        to 100).
     """
     groups = []
     lower = 1
@@ -223,7 +227,7 @@ def bleu_by_length(
 
 
 def heat_maps(recurrent: Translator, transformer: Translator, source: str, target: str) -> dict[str, Any]:
-    """Return the attention weights of both models, which share a tokenizer, while they read the same target.
+    """Return the attention weights of two models with the same tokenizer as they read the same target.
 
     Args:
         recurrent: A recurrent translator with attention.
@@ -232,9 +236,12 @@ def heat_maps(recurrent: Translator, transformer: Translator, source: str, targe
         target: Its translation.
 
     Returns:
-        A dictionary with `source` and `target`; `source_tokens`; `target_tokens`, the tokens that are read, starting
-        with `<bos>`; `written`, the tokens to predict; `additive`, weights `(target, source)`; and `transformer`, the
-        mean cross-attention weights over the heads, `(target, source)`, one for each layer.
+        A dictionary with these keys:
+
+        - `source` and `target`, the sentences, and `source_tokens`;
+        - `target_tokens`, the tokens that are read, starting with `<bos>`, and `written`, the tokens to predict;
+        - `additive`, the weights of the recurrent translator, `(target, source)`;
+        - `transformer`, the cross-attention weights of each layer, averaged over the heads, `(target, source)`.
     """
     tokenizer = recurrent.tokenizer
     ids, read = tokenizer.encode_source(source), tokenizer.encode_target(target)

@@ -1,4 +1,4 @@
-"""A recurrent model without trained weights whose translations are known in advance, for testing decoders."""
+"""A recurrent model for testing decoders. It needs no training, and its translations are known in advance."""
 
 from types import SimpleNamespace
 
@@ -9,17 +9,17 @@ from torch import Tensor, nn
 class ScriptedModel(nn.Module):
     """A model that reads its translations from a script. It has the parts of a `RecurrentTranslator` that decoders use.
 
-    Its state contains the tokens it has read. If these are not the translation so far, it repeats the last token. For
-    every other kind of mistake, it outputs a different token, so the translation shows what went wrong. The model also
-    records how it was used.
+    Its state contains the tokens it has read. If these tokens are not the translation so far, the model repeats the
+    last token. Each other kind of mistake has its own output token, so the translation shows what went wrong. The model
+    also records how it was used.
 
     Args:
         says_to_source_beginning_with: Maps the first token of each source to the tokens of its translation.
-        says_when_confused: Output after a pad, bos, or eos token that is not part of the translation so far.
-        says_when_it_sees_padding: Output if no mask hides the padding of the source.
-        says_when_it_sees_nothing: Output if the mask hides the first word of the source.
-        says_in_training_mode: Output in training mode, where a real model uses dropout.
-        says_after_its_end: Output after the end of a translation.
+        says_when_confused: The output after a pad, bos, or eos token that is not part of the translation so far.
+        says_when_it_sees_padding: The output if no mask hides the padding of the source.
+        says_when_it_sees_nothing: The output if the mask hides the first word of the source.
+        says_in_training_mode: The output in training mode, in which a real model uses dropout.
+        says_after_its_end: The output after the end of a translation.
         vocab: Number of tokens.
         pad_id, bos_id, eos_id: As in `TransformerConfig`.
         training: Whether the model starts in training mode.
@@ -50,7 +50,7 @@ class ScriptedModel(nn.Module):
             after_its_end=says_after_its_end,
         )
         self.sentences_encoded = self.times_decoded = self.steps_without_keys = 0
-        self.with_gradients = False  # whether it ever ran with gradients switched on
+        self.with_gradients = False  # whether it ever ran with gradients enabled
         self.decoder = ScriptedDecoder(self)
         self.output = nn.Linear(vocab, vocab, bias=False, dtype=torch.float64)
         with torch.no_grad():
@@ -73,7 +73,7 @@ class ScriptedModel(nn.Module):
         return self.decode(target, *self.encode(source))
 
     def answer(self, read: list[int], words: list[int]) -> int:
-        """Return the output after the tokens `read`, given the source words that the mask does not hide."""
+        """Return the output after the model has read the tokens `read`, given the source words that are not masked."""
         config, says = self.config, self.says
         if self.training:
             return says.in_training_mode

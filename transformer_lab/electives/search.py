@@ -1,9 +1,9 @@
 """A hyperparameter search that survives being killed and that several processes can share.
 
-A search is a folder. `search.json` contains its plan, and `search.db` all trials (Optuna, SQLite). `trials/` and
-`finalists/` contain the log and metrics of each training run, and `trials.csv` and `finalists.csv` are tables of the
-results. Each trial is a run of the package's own trainer. Any number of processes can work on the folder. If one is
-killed or its machine fails, another process resumes its trial after the last finished epoch.
+A search is a folder. `search.json` contains its plan, and `search.db` contains all trials (Optuna, SQLite). `trials/`
+and `finalists/` contain the log and metrics of each training run, and `trials.csv` and `finalists.csv` are tables of
+the results. Each trial is a run of the package's own trainer. Any number of processes can work on the folder. If a
+process is killed or its machine fails, another process resumes the trial after the last finished epoch.
 
     search("runs/search")                       # 20 trials on image captions, then three finalists with three seeds
     results = read_search("runs/search")        # at any time, even while the search is running
@@ -59,23 +59,24 @@ def search(
 ) -> Results:
     """Search until the plan is complete, and return the results.
 
-    Call it again to resume a search that was stopped or killed, or from another process to join a search that is
-    running. If a trial diverges or runs out of memory, this is recorded, and the search continues.
+    Call this function again to resume a search that was stopped or killed. Call it from another process to join a
+    search that is running. If a trial diverges or runs out of memory, this is recorded, and the search continues.
 
     Args:
         folder: A new folder, or the folder of a search to resume or join.
         plan: The plan of the search. The default is the folder's plan or, in a new folder, a standard search on
             `captions`. In an existing search, you can change only the numbers of trials, finalists, and seeds.
         workers: Number of processes that train at the same time. A single worker runs in this process. Multiple workers
-            run in separate processes, and one that is killed, perhaps because memory ran out, is replaced.
-        device: Where to train, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one.
-        on_trial: Called with a line about each trial that has ended. Multiple workers print it to stderr instead.
-        advance: Called from time to time with the number of trials that have ended and the number planned, both
-            including finalists.
+            run in separate processes. If a worker is killed, perhaps because memory ran out, it is replaced.
+        device: The device to train on, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one.
+        on_trial: A function that is called with a line about each trial when the trial ends. Multiple workers print the
+            line to stderr instead.
+        advance: A function that is called from time to time with the number of trials that have ended and the number of
+            planned trials. Both numbers include the finalists.
 
     Raises:
-        InputError: `workers` is out of range, Optuna is missing, the plan differs from the folder's, or training is not
-            possible.
+        InputError: `workers` is out of range, Optuna is missing, the plan differs from the plan in the folder, or
+            training is not possible.
     """
     load_optuna()
     if not 1 <= workers <= MOST_WORKERS:
@@ -98,7 +99,7 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
     """Create the folder and write the plan to it, or check that an existing search has the same plan.
 
     Raises:
-        InputError: The folder contains something else or a different search, or the corpus cannot be loaded.
+        InputError: The folder contains a different search or other files, or the corpus cannot be loaded.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,10 +141,10 @@ def read_plan(folder: Path) -> Plan:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Let only one process at a time run the `with` block. If the process dies, the system releases its lock.
+    """Let only one process at a time run the `with` block. If that process dies, the system releases the lock.
 
     Raises:
-        InputError: Another process has not released the lock for `LOCK_SECONDS`.
+        InputError: Another process did not release the lock within `LOCK_SECONDS`.
     """
     from filelock import FileLock, Timeout
 
@@ -157,7 +158,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
-    """Open the folder's database, and return its studies `trials` and `finalists`. This takes most of a second.
+    """Open the folder's database, and return its studies `trials` and `finalists`. This takes almost a second.
 
     Raises:
         InputError: The database cannot be used.
@@ -181,7 +182,7 @@ def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
 
 
 def read_search(folder: str | Path) -> Results:
-    """Read the results so far from the database or, if the folder has none, from the two tables.
+    """Read the results so far from the database. If the folder has no database, read the two tables.
 
     Raises:
         InputError: The folder does not contain a search, or its database or a table cannot be read.
@@ -206,7 +207,7 @@ def write_tables(folder: Path) -> Results:
 
 
 def recorded_search() -> Results | None:
-    """Return the newest search that this copy of the course includes, or None if it includes none."""
+    """Return the newest search that this copy of the course includes. If it includes no search, return None."""
     folders = sorted(shipped("results").glob("*_search"))
     return read_search(folders[-1]) if folders else None
 
@@ -220,12 +221,12 @@ def folder_of(trial: "Trial", folder: Path) -> Path:
 
 
 def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path) -> tuple["Trial", Any] | None:
-    """Return `(trial, lock)` for a trial that no process is training, or None if there is none left to start.
+    """Return `(trial, lock)` for a trial that no process is training. If no trial is left, return None.
 
-    Call it inside `only_one`. A trial counts as running from the moment it is in the database until it ends. If its
-    folder is not locked, the trial is new, or its process died or was interrupted. Optuna's heartbeat cannot replace
-    the lock: it fails a trial whose process was only paused, and never fails one whose process died before the first
-    heartbeat.
+    Call this function inside `only_one`. A trial counts as running from the moment it is in the database until it ends.
+    If the folder of a running trial is not locked, either the trial is new, or its process died or was interrupted.
+    Optuna's heartbeat cannot replace the lock. It marks a trial as failed even if the trial's process was only paused.
+    If the process died before the first heartbeat, Optuna never marks the trial as failed.
     """
     optuna = load_optuna()
     from filelock import FileLock, Timeout
@@ -254,9 +255,10 @@ def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path)
 
 
 def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Sample a new trial and return its hyperparameters and attributes, or None if there are enough trials.
+    """Sample a new trial and return its hyperparameters and attributes. If there are enough trials, return None.
 
-    Each trial is sampled with its own seed, so a search that was killed continues with the trials it would have had.
+    Each trial is sampled with its own seed, so a search that was killed and resumed samples the same trials as an
+    uninterrupted search.
     """
     optuna = load_optuna()
     trials = study.get_trials()
@@ -271,10 +273,12 @@ def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any
 
 
 def new_finalist(studies: dict[str, "Study"], plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the hyperparameters of one of the best trials and the attributes of its next repetition, or None if done.
+    """Return the hyperparameters of one of the best trials and the attributes of its next repetition.
 
-    On average, a selected trial's score is too high, because the trial was selected for it. That is why the trial is
-    repeated with new seeds.
+    If there are enough repetitions, return None.
+
+    On average, the score of a selected trial is too high, because the trial was selected for its high score. That is
+    why the trial is repeated with new seeds.
     """
     complete = [trial for trial in studies["trials"].get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
     begun = [(trial.user_attrs["of"], trial.user_attrs["seed"]) for trial in studies["finalists"].trials]
@@ -313,7 +317,7 @@ def work(
                 with lock:
                     ending = run_trial(trial, plan, folder, device)
                 say(f"{name.removesuffix('s')} {trial.number}: {ending}")
-            elif others:  # one of these processes may die, and then this one takes over its trial
+            elif others:  # if one of these processes dies, this process takes over its trial
                 if not has_said_waiting:
                     say("waiting for other processes to finish their trials")
                 has_said_waiting = True
@@ -348,9 +352,9 @@ def own_corpus(folder: Path, plan: Plan) -> None:
 
 
 def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> str:
-    """Train a trial, record how it ended, and return a line about it. Call it while holding the trial's lock.
+    """Train a trial, record how it ended, and return a line about it. Call this function while holding the lock.
 
-    An interruption or an unexpected error does not cost the trial one of its LIVES.
+    An interruption or an unexpected error does not count toward LIVES.
     """
     optuna = load_optuna()
     states = optuna.trial.TrialState
@@ -423,7 +427,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def keep_working(
     folder: Path, workers: int, device: str | None, advance: Callable[[int, int], None] | None = None
 ) -> None:
-    """Keep `workers` processes working on the folder until the plan is complete, and replace any that are killed.
+    """Keep `workers` processes working on the folder until the plan is complete. If a process is killed, replace it.
 
     Raises:
         InputError: A worker failed, or too many were killed.
@@ -433,7 +437,7 @@ def keep_working(
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(folder), *([device] if device else [])]
     plan = read_plan(folder)
     total = plan.trials + plan.finalists * plan.seeds
-    spare = LIVES * total  # trials can kill no more processes than this
+    spare = LIVES * total  # the maximum number of processes that trials can kill
     if advance:
         with only_one(folder):
             studies = open_studies(folder, plan)
@@ -459,9 +463,9 @@ def keep_working(
 
 
 def main() -> None:
-    """Run a worker process for `keep_working`. It prints a line about each trial, and any error, to stderr."""
+    """Run a worker process for `keep_working`. It prints a line about each trial to stderr, as well as any error."""
     over_bar = "\r\x1b[K" if sys.stderr.isatty() else ""  # clears the parent's progress bar, which the parent redraws
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt, so the trial loses no life
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # KeyboardInterrupt doesn't count toward LIVES
     try:
         work(sys.argv[1], *sys.argv[2:3], on_trial=lambda line: print(f"{over_bar}{line}", file=sys.stderr, flush=True))
     except InputError as error:

@@ -1,4 +1,4 @@
-"""A random search in a few lines, and training runs of less than a second to try it on."""
+"""A random search in a few lines, and a tiny model to try it on. The model trains in less than a second."""
 
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
@@ -53,11 +53,11 @@ def random_search(
 
 
 class PairSpotter(nn.Module):
-    """A tiny classifier for two classes and 20 tokens: one self-attention with a residual connection.
+    """A tiny classifier for two classes and 20 tokens: one self-attention layer with a residual connection.
 
     Args:
         width: Width of the model.
-        n_heads: Number of heads; must divide `width`.
+        n_heads: Number of heads. `width` must be divisible by this number.
     """
 
     def __init__(self, width: int, n_heads: int) -> None:
@@ -86,7 +86,7 @@ def train_spotter(hyperparameters: dict[str, Any]) -> Iterator[float]:
     """Train a `PairSpotter` in less than a second, and yield its validation accuracy (0 to 1) after each epoch.
 
     Args:
-        hyperparameters: `rate`, the learning rate of Adam, and the model's `width` and `n_heads`.
+        hyperparameters: A dictionary with `rate` (the learning rate of Adam) and the model's `width` and `n_heads`.
     """
     tokens, labels = pair_data(600, seed=0)
     new_tokens, new_labels = pair_data(500, seed=1)

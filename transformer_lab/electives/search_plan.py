@@ -19,9 +19,9 @@ SAMPLERS = ("random", "tpe")
 def base_preset(corpus: str = "captions") -> Preset:
     """Return the preset that all trials share, except for the six hyperparameters that are searched.
 
-    On `captions`, a trial takes seconds, with 3,000 captions of at most 8 words and a model of width 64. Any other
-    corpus uses the preset `laptop` with 6 epochs rather than 15, so a search takes hours. Both presets use Adam,
-    because the range of learning rates to search is chosen for Adam.
+    On `captions`, a trial takes only seconds because it uses 3,000 captions of at most 8 words and a model of width 64.
+    Any other corpus uses the preset `laptop` with 6 epochs rather than 15, so a search takes hours. Both presets use
+    Adam, because the range of learning rates to search is chosen for Adam.
     """
     if corpus == "captions":
         small = {"train_limit": 3000, "vocab_size": 1000, "d_model": 64, "d_ff": 128, "epochs": 4, "max_length": 32}
@@ -33,16 +33,16 @@ def base_preset(corpus: str = "captions") -> Preset:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a search, which is saved in `search.json`. A process that joins or resumes must have the same plan.
+    """The plan of a search, which is saved in `search.json`. A process that joins or resumes it must use the same plan.
 
     Raises:
-        InputError: A value is not possible in a search.
+        InputError: A value is not valid for a search.
     """
 
     preset: Preset
     trials: int = 20
     sampler: str = "random"  # one of SAMPLERS
-    prune: bool = True  # stop a trial whose BLEU is below the median of the finished trials after the same epoch
+    prune: bool = True  # stop a trial if its BLEU is below the median of the finished trials after the same epoch
     finalists: int = 3  # number of best trials to repeat
     seeds: int = 3  # number of new seeds for each finalist
     source: str = "de"
@@ -62,9 +62,9 @@ class Plan:
             raise InputError(f"`validate_every` must be 1, because trials are compared after every epoch; got {every}")
 
     def space(self) -> dict[str, "BaseDistribution"]:
-        """Return the distribution of each hyperparameter: log-uniform for the learning rate, uniform for the others.
+        """Return the distribution of each hyperparameter: log-uniform for the learning rate and uniform for the others.
 
-        The learning rate, batch size, and depth vary around those of the preset. Every batch size has room for the
+        The learning rate, batch size, and depth vary around the preset's values. Every batch size has room for the
         longest sentence pair allowed.
         """
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -82,13 +82,16 @@ class Plan:
         }
 
     def preset_of(self, chosen: Mapping[str, Any], seed: int) -> Preset:
-        """Return the preset of a trial, with a warm-up that covers about as many tokens whatever the batch size."""
+        """Return the preset of a trial.
+
+        Its warm-up covers about the same number of tokens regardless of the batch size.
+        """
         warmup = round(self.preset.warmup_steps * self.preset.max_tokens / chosen["max_tokens"])
         return replace(self.preset, **chosen, warmup_steps=max(1, warmup), seed=seed)
 
 
 def load_optuna() -> ModuleType:
-    """Import and return Optuna, with its log and its warnings about experimental functions silenced.
+    """Import Optuna, silence its log and its warnings about experimental functions, and return it.
 
     Raises:
         InputError: Optuna cannot be imported.

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from optuna import Study
     from pandas import DataFrame
 
-BEST_SHARE = 0.25  # importance compares the best trials (this share of them) with all trials
-LIVES = 3  # a trial is given up once three processes have died while training it, because it may be the cause
+BEST_SHARE = 0.25  # `importance` compares the best trials, which are this share of all trials, with all trials
+LIVES = 3  # a trial is abandoned after three processes died while training it, because it may be the cause
 LOST = f"its process died {LIVES} times without an error message: the system may have killed it because memory ran out"
 
 
@@ -27,14 +27,15 @@ class Results:
     Both tables have one row per trial, with these columns:
 
     - `number`, `seed`, and the six hyperparameters;
-    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (LIVES processes died in it), or `running`,
-      which includes trials that were interrupted and have not been resumed yet;
+    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (LIVES processes died while training it), or
+      `running`, which includes trials that were interrupted and have not been resumed yet;
     - `bleu`: validation BLEU (0 to 100) with greedy decoding. A complete trial has the score after its last epoch. A
-      pruned trial has the last score it reached, which is a lower bound. A diverged trial has 0, and all others NaN;
+      pruned trial has the last score it reached, which is a lower bound. A diverged trial has 0, and all others have
+      NaN;
     - `epochs`, the number of epochs finished; `seconds`, the time spent; and `curve`, the BLEU after each epoch;
     - `message`: the reason for a failure.
 
-    `finalists` also has `of`, the number of the trial that is repeated.
+    The table `finalists` also has the column `of`, the number of the trial that is repeated.
     """
 
     plan: Plan
@@ -112,7 +113,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
 
     Args:
         trials: A table from `Results`. Trials without a BLEU score are ignored.
-        shuffles: How often to repeat the measurement with the BLEU scores shuffled among the trials.
+        shuffles: How many times to repeat the measurement with the BLEU scores shuffled among the trials.
         seed: Seed for the shuffling.
 
     Returns:
@@ -136,7 +137,10 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
 
 
 def pedanova(trials: "DataFrame", scores: Iterable[float]) -> dict[str, float]:
-    """Return each hyperparameter's importance, given one score per trial. The search space is the trials' range."""
+    """Return each hyperparameter's importance, given one score per trial.
+
+    The search space is the range of values in the trials.
+    """
     optuna = load_optuna()
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

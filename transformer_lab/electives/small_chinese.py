@@ -14,7 +14,7 @@ SINGULAR = ("Tom", "Mary", "my brother")
 def small_chinese_pairs() -> Pairs:
     """Return 1,680 pairs (English, Chinese), such as `("Tom does not eat fish today.", "汤姆今天不吃鱼。")`.
 
-    The time comes last in English but before the verb in Chinese; "do not" is two words in English but one character in
+    The time comes last in English but before the verb in Chinese. The English words "do not" are a single character in
     Chinese.
     """
     pairs = []

@@ -1,4 +1,4 @@
-"""Language models with known outputs that need no training and are small enough to follow by hand."""
+"""Language models with known outputs. They need no training and are small enough to follow by hand."""
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ class TableLanguageModel(nn.Module):
         super().__init__()
         self.table = nn.Parameter(table)
         self.max_length = max_length
-        self.with_gradients = False  # whether any call was made with gradients switched on
+        self.with_gradients = False  # whether any call was made with gradients enabled
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map tokens, `(batch, length)`, to logits, `(batch, length, vocab)`. The mask is ignored.
@@ -49,7 +49,9 @@ class CountingLanguageModel(nn.Module):
         self.vocab_size, self.max_length = vocab_size, max_length
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map tokens, `(batch, length)`, to logits, `(batch, length, vocab)`; `mask` is as in `LanguageModel.forward`.
+        """Map tokens, `(batch, length)`, to logits, `(batch, length, vocab)`.
+
+        `mask` is the same as in `LanguageModel.forward`.
 
         Raises:
             ValueError: The sequence is longer than `max_length`.

@@ -12,7 +12,7 @@ from transformer_lab.errors import InputError
 
 
 class TextTokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) of text including whitespace. Without merges, tokens are characters.
+    """Byte-pair encoding (Sennrich et al. 2016) of text, including whitespace. Without merges, tokens are characters.
 
     A character that was rare or missing in the training text is encoded as its UTF-8 bytes (such as `<0xF0>`). There is
     no "unknown" token, so every character counts toward the loss, and models with different tokenizers can be compared.

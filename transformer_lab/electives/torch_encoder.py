@@ -13,7 +13,7 @@ PARTS = {
     "residuals.0.norm": "norm1",
     "residuals.1.norm": "norm2",
 }
-PROJECTIONS = [f"self_attention.{name}" for name in ("w_q", "w_k", "w_v")]  # PyTorch has all three in a single matrix
+PROJECTIONS = [f"self_attention.{name}" for name in ("w_q", "w_k", "w_v")]  # PyTorch stores all three in one matrix
 
 
 def course_weights(theirs: nn.TransformerEncoder) -> dict[str, Tensor]:
@@ -34,7 +34,8 @@ def course_weights(theirs: nn.TransformerEncoder) -> dict[str, Tensor]:
 def torch_weights(ours: nn.Module) -> dict[str, Tensor]:
     """Return the weights of this course's encoder under PyTorch's names, for `nn.TransformerEncoder.load_state_dict`.
 
-    A pre-norm encoder ends with a norm, so PyTorch's needs one too: `nn.TransformerEncoder(layer, n, nn.LayerNorm(d))`.
+    A pre-norm encoder ends with a norm, so PyTorch's encoder needs a norm, too:
+    `nn.TransformerEncoder(layer, n, nn.LayerNorm(d))`.
     """
     named, weights = dict(ours.named_parameters()), {}
     for layer in range(len(ours.layers)):

@@ -12,15 +12,15 @@ from transformer_lab.model.attention_hooks import Attend, attending_modules, wra
 def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterator[None]:
     """Switch heads off inside the `with` block: their outputs are zero (Michel et al. 2019, section 2.3).
 
-    The model's weights and the attention of the other heads do not change.
+    The model's weights and the attention of the other heads are left unchanged.
 
     Args:
         model: A model whose attention modules have an `attend` hook.
         heads: The heads as `(module name, index)`, such as `("decoder.layers.0.cross_attention", 0)`.
 
     Raises:
-        ValueError: The model has no such module, or an index is negative. If an index is too high, calling the model
-            raises the error.
+        ValueError: The model has no such module, or an index is negative. If an index is too high, the error is raised
+            when the model is called.
     """
     modules = attending_modules(model)
     heads_of: dict[str, list[int]] = {}
@@ -36,7 +36,7 @@ def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterato
 
         def attend_without(query, key, value, mask=None, dropout=None):
             output, weights = attend(query, key, value, mask, dropout)
-            if max(off) >= output.size(1):  # use the output's shape: the module may not have a count
+            if max(off) >= output.size(1):  # use the shape, because the module may not have a count
                 raise ValueError(f"there is no head {max(off)}: the model has heads 0 to {output.size(1) - 1}")
             output = output.clone()
             output[:, off] = 0.0  # (batch, heads, query, d_k)

@@ -26,7 +26,7 @@ class Scores:
 
 
 def bleu_tokenizer(language: str) -> str:
-    """Return the name of sacreBLEU's tokenizer for a language: `zh` for Chinese, otherwise `13a`.
+    """Return the name of sacreBLEU's tokenizer for a language: `zh` for Chinese and `13a` for all others.
 
     `13a` splits at spaces and ASCII punctuation, so it would treat a whole Chinese sentence as one word. `zh` treats
     every Chinese character as a word.
@@ -35,15 +35,15 @@ def bleu_tokenizer(language: str) -> str:
 
 
 def score_translations(hypotheses: Sequence[str], references: Sequence[str], target: str = "en") -> Scores:
-    """Score whole sentences, as they would be printed, with sacreBLEU (Post 2018).
+    """Score whole sentences with sacreBLEU (Post 2018). Pass them as plain text, not as tokens.
 
     Args:
         hypotheses: The translations.
         references: One for each translation, in the same order.
-        target: Language code of both, which determines how BLEU tokenizes them.
+        target: Language code of the translations and references. It determines how BLEU tokenizes them.
 
     Raises:
-        InputError: There is nothing to score, the numbers of translations and references differ, or one of the two is a
+        InputError: There is nothing to score, `hypotheses` and `references` differ in length, or one of them is a
             single string.
     """
     from sacrebleu.metrics import BLEU, CHRF
@@ -64,7 +64,7 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str], tar
 
 
 def cased_bleu(hypotheses: Sequence[str], references: Sequence[str], target: str = "en") -> float:
-    """Return only `score_translations(...).bleu`, in a third of the time.
+    """Return only `score_translations(...).bleu`, but in a third of the time.
 
     Raises:
         InputError: As in `score_translations`.
@@ -95,14 +95,15 @@ def bleu_difference(
 ) -> tuple[float, float, float]:
     """Return how much higher BLEU is for `hypotheses` than for `others`, with a 95 % confidence interval.
 
-    The interval comes from paired bootstrap resampling (Koehn 2004): sentences are sampled with replacement, the same
-    ones for both sides. If it includes 0, another test set of this size could have reversed the comparison.
+    The interval comes from paired bootstrap resampling (Koehn 2004): sentences are sampled with replacement, and the
+    same sentences are used for both sides. If the interval includes 0, another test set of this size could have
+    reversed the comparison.
 
     Args:
         hypotheses: Translations of some sentences.
         others: Different translations of the same sentences.
-        references: One for each sentence.
-        target: Language code of all three.
+        references: One reference for each sentence.
+        target: Language code of all three lists.
         samples: Number of resampled test sets.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Figure 1 of the paper, with each part labeled with the number of the notebook that builds it."""
+"""Draw figure 1 of the paper, and label each part with the number of the notebook that builds it."""
 
 from collections.abc import Collection
 
@@ -9,7 +9,7 @@ from numpy import linspace, pi, sin
 from transformer_lab.plots.figures import DARK, LIGHT, new_picture
 from transformer_lab.plots.shapes import add_box, draw_arrow, write
 
-# Colors of the parts. They differ in lightness, too, so they can be told apart in gray print.
+# Colors of the parts. Their lightness differs, too, so you can tell them apart in a grayscale printout.
 ATTENTION, FEED_FORWARD, NORM, EMBEDDING, OUTPUT = LIGHT, "#c7e9c0", "#fff7d6", "#fdd0a2", "#d9d3e8"
 LIT = DARK
 
@@ -38,7 +38,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> Figure:
     """Draw the whole Transformer (figure 1 of the paper).
 
     Args:
-        highlight: Numbers of the notebooks whose parts to highlight, such as `[5]`.
+        highlight: Numbers of notebooks, such as `[5]`. The parts that these notebooks build are highlighted.
     """
     words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} highlighted" if highlight else ""
     text = (

@@ -1,4 +1,4 @@
-"""Explorers for any function that draws a figure, and for the attention of a model while it translates."""
+"""Explorers for any function that draws a figure, and for a model's attention as it translates."""
 
 import functools
 import inspect
@@ -28,15 +28,16 @@ from transformer_lab.plots.interactive_figure import Explorer
 
 ALL, MEAN = "all", "mean"
 NOTHING = -1  # not None, because a control whose value is None looks empty
-CELL = 0.34  # inches per token; less in a long sentence
+CELL = 0.34  # inches per token; smaller in a long sentence
 
 
 def explore(draw: Callable[..., Figure], **choices: Any) -> Any:
     """Show a figure with a control for each argument in `choices`, similar to `ipywidgets.interact`.
 
     Args:
-        draw: Returns a figure. The defaults of its parameters are the initial values of the controls.
-        choices: As in `interact`: `(0, 10)` makes a slider, a list a menu, and a boolean a checkbox.
+        draw: A function that returns a figure. The default values of its parameters are the initial values of the
+            controls.
+        choices: As in `interact`: `(0, 10)` creates a slider, a list creates a menu, and a boolean creates a checkbox.
 
     Returns:
         The widget. To show it, make it the last expression of a cell.
@@ -64,8 +65,8 @@ def draw_heads(
         recorded: The recorded attention of one sentence.
         stack: A key of `STACKS`.
         layer: Index of the layer, from 0. Negative indices count from the last layer.
-        heads: Indices of heads, which may also be negative, or "mean" for the mean of all heads.
-        word: Index of a query, from 0, whose weights are also drawn as bars. By default, there are no bars.
+        heads: Indices of heads, or "mean" for the mean of all heads. Negative indices count from the last head.
+        word: Index of a query, from 0. Its weights are also drawn as bars. By default, no bars are drawn.
         written: Number of decoder tokens to draw. By default, draw all of them.
 
     Raises:
@@ -118,7 +119,7 @@ def draw_heads(
 def explore_attention(translator: Any, sentence: str) -> Any:
     """Show attention heat maps with controls for the sentence, stack, layer, and head, and a button for each query.
 
-    A second head can be shown next to the first, and a slider limits the translation to its first tokens.
+    A second head can be shown next to the first, and a slider sets how many tokens of the translation are shown.
 
     Args:
         translator: A `Translator`.
@@ -129,10 +130,10 @@ def explore_attention(translator: Any, sentence: str) -> Any:
 
     Raises:
         InputError: The initial sentence cannot be translated, or the model has no attention hook. For later sentences,
-            the widget shows the message.
+            the widget shows the error message instead.
     """
 
-    @functools.lru_cache(maxsize=8)  # so that moving a slider does not translate again
+    @functools.lru_cache(maxsize=8)  # so that moving a slider does not repeat the translation
     def record(text: str) -> RecordedAttention:
         return attention_of(translator, first_words(text)[0])
 

@@ -1,4 +1,4 @@
-"""The tree of a beam search: the hypotheses it kept, those it dropped, and the one greedy decoding chose."""
+"""Draw a beam search as a tree: the hypotheses it kept, those it dropped, and the one that greedy decoding chose."""
 
 import functools
 import html
@@ -45,7 +45,9 @@ def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float =
 
 
 def search(translator: Any, sentence: str, beam_size: int) -> SearchTree:
-    """Run a beam search for a sentence and return its tree. With a beam of 1 (greedy decoding), it has one branch.
+    """Run a beam search for a sentence and return its tree.
+
+    With a beam size of 1 (greedy decoding), the tree has only one branch.
 
     Raises:
         InputError: The sentence cannot be translated, or `beam_size` is below 1.
@@ -70,7 +72,9 @@ def draw_tree(
     step: int | None = None,
     greedy: tuple[SearchTree, Sequence[str]] | None = None,
 ) -> Figure:
-    """Draw a beam search. Each column is a step; each box shows a token and its hypothesis's log-probability so far.
+    """Draw a beam search.
+
+    Each column is a step. Each box shows a token and the log-probability of its hypothesis up to that token.
 
     Args:
         tree: The search.
@@ -78,7 +82,7 @@ def draw_tree(
         alpha: Exponent of the length penalty, which decides which hypothesis wins at the end.
         step: Draw the search up to this step, including the candidates that this step dropped. By default, draw the
             whole search, but only the hypotheses that were kept.
-        greedy: A search with a beam of 1 and the labels of its nodes, drawn above the tree.
+        greedy: A greedy search (beam size 1) to draw above the tree, and the labels of its nodes.
     """
     last = len(tree.beams) - 1
     at_end = step is None or step >= last
@@ -112,7 +116,7 @@ def draw_tree(
 
 
 def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int, str]:
-    """Map each node to be drawn after a step to the color of its box."""
+    """Return the color of the box for each node that is drawn after a step."""
     in_beams = {place for beam in tree.beams[: step + 1] for place in beam}
     tried = set() if at_end else {place for place, node in enumerate(tree.nodes) if node.length == step}
     alive = {0, *(place for end in tree.beams[step] for place in tree.path(end))}
@@ -124,10 +128,10 @@ def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int,
 
 
 class _Drawing:
-    """Draw the boxes of a tree one by one, then all text and lines at once.
+    """Draw the boxes of a tree one by one, and then draw all text and lines at once.
 
     Args:
-        axes: Axes whose unit is one inch.
+        axes: Axes in which one unit is one inch.
         left: Left edge of each column, in inches.
         widths: Width of each column, in inches.
         alpha: Exponent of the length penalty. If given, label the hypotheses of the last step with their normalized
@@ -138,7 +142,7 @@ class _Drawing:
         self.axes, self.left, self.widths, self.alpha = axes, left, widths, alpha
         self.tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
         self.scores: list[tuple[float, float, str, str]] = []
-        self.lines: dict[tuple[str, float], list] = {}  # by color and width; each group is drawn at once
+        self.lines: dict[tuple[str, float], list] = {}  # grouped by color and width; each group is drawn at once
 
     def draw_node(
         self, tree: SearchTree, names: Sequence[str], place: int, y: float, parent_y: float, face: str
@@ -177,7 +181,7 @@ class _Drawing:
 
 
 def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write tokens as shapes, or as ordinary text if the first font lacks a character (in Chinese, for example)."""
+    """Write tokens as shapes. If the first font lacks a character (as for Chinese), write ordinary text instead."""
     write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
     look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
     for x, y, token, color in tokens:
@@ -197,7 +201,10 @@ def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) ->
 
 
 def _rows(tree: SearchTree, shown: set[int]) -> dict[int, int]:
-    """Assign rows so that no branches cross: each node is level with its best child; worse children are below."""
+    """Assign rows so that no branches cross.
+
+    Each node is in the same row as its best child. Worse children are in the rows below.
+    """
     children: dict[int, list[int]] = {place: [] for place in shown}
     for place in shown - {0}:
         children[tree.nodes[place].parent].append(place)
@@ -246,7 +253,8 @@ def explore_beam(translator: Any, sentence: str) -> Any:
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The initial sentence cannot be translated. For later sentences, the widget shows the message.
+        InputError: The initial sentence cannot be translated. For later sentences, the widget shows the error message
+            instead.
     """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="22em")}
     controls = {

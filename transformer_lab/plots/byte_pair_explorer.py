@@ -30,7 +30,7 @@ MOST_CHARACTERS = 300
 
 
 def cut_into_words(text: str) -> list[str]:
-    """Split a string into words. Every other character that is not whitespace becomes a separate token."""
+    """Split a string into words. Any character that is neither part of a word nor whitespace is a separate token."""
     return re.findall(r"\w+|[^\w\s]", text)
 
 
@@ -42,8 +42,8 @@ def stages(word: str, merges: Merges) -> list[tuple[int, list[str]]]:
         merges: The merges, in the order in which they were learned.
 
     Returns:
-        Pairs `(n, symbols)`: the symbols after the first `n` merges, starting with `n` = 0. The last symbols are the
-        result of `apply_bpe`.
+        Pairs `(n, symbols)`: the symbols after the first `n` merges, starting with `n` = 0. The symbols in the last
+        pair are the result of `apply_bpe`.
     """
     return _stages(word, merges, {pair: step for step, pair in enumerate(merges, start=1)})
 
@@ -95,14 +95,14 @@ def draw_byte_pairs(
     word_counts: Mapping[str, Mapping[str, int]],
     steps: Sequence[int],
 ) -> Figure:
-    """Draw sentences split into symbols after some of the merges, and symbols per word against the number of merges.
+    """Draw sentences as symbols after some of the merges, and plot symbols per word against the number of merges.
 
     Args:
         merges: The merges, in the order in which they were learned.
         sentences: Maps the name of each language to a sentence of at most 300 characters.
-        word_counts: Maps the name of each language to its words and how often each occurs.
-        steps: Numbers of merges, from 0 to all, after which to draw the sentences. Symbols created by the last of
-            these merges are framed.
+        word_counts: Maps the name of each language to its words and their counts.
+        steps: The numbers of merges after which to draw the sentences, each from 0 to `len(merges)`. Symbols created by
+            the last of these merges are outlined.
 
     Raises:
         InputError: A step is out of range, a sentence is empty or too long, or a language has no words.
@@ -173,7 +173,7 @@ def _width(symbol: str) -> float:
 
 
 def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]]]:
-    """Lay out symbols in rows of `(column, word index, symbol)`, with a new row if a word or symbol does not fit."""
+    """Lay out symbols in rows of `(column, word index, symbol)`. If a word or symbol does not fit, start a new row."""
     rows: list[list[tuple[float, int, str]]] = [[]]
     column = 0.0
     for index, symbols in enumerate(words):
@@ -238,13 +238,14 @@ def explore_byte_pairs(
     Args:
         merges: The merges, in the order in which they were learned.
         sentences: Maps the name of each language to its initial text.
-        word_counts: Maps the name of each language to its words and how often each occurs.
+        word_counts: Maps the name of each language to its words and their counts.
 
     Returns:
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: As in `draw_byte_pairs`, for the initial text. For later text, the widget shows the message.
+        InputError: `draw_byte_pairs` cannot draw the initial text. For later text, the widget shows the error message
+            instead.
     """
     wide = Layout(width="98%")
     fields = {
@@ -258,7 +259,7 @@ def explore_byte_pairs(
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw(**_: Any) -> Figure:  # no names here, because a language may be named like a local variable
+    def draw(**_: Any) -> Figure:  # no names, because a language may be named like a variable
         return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:

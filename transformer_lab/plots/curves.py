@@ -1,4 +1,4 @@
-"""Curves of training runs, from their `metrics.jsonl` or live during training."""
+"""Plot the curves of training runs, from `metrics.jsonl` or live during training."""
 
 import sys
 import time
@@ -148,9 +148,9 @@ class LiveCurve:
     The last plot remains as the cell's output. Outside a notebook, nothing is shown; call `figure()` instead.
 
     Args:
-        seconds: Minimum time between updates. Drawing the plot takes as long as several training steps.
-        before: Earlier records of a run that is resumed, as returned by `read_metrics`. When a step is repeated, its
-            old record is dropped.
+        seconds: Minimum time between updates, in seconds. Drawing the plot takes as long as several training steps.
+        before: Earlier records of a resumed run, as returned by `read_metrics`. When a step is repeated, its old record
+            is dropped.
     """
 
     def __init__(self, seconds: float = 2.0, before: Sequence[Mapping[str, Any]] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Figures with alternative text. They do not have to be closed and can be saved as PNG or SVG."""
+"""Figures with alternative text. You can save them as PNG or SVG, and you do not have to close them."""
 
 import base64
 import html
@@ -16,8 +16,8 @@ from PIL import Image, ImageFilter
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
 
-DOTS_PER_INCH = 96  # CSS pixels per inch; by default, images have twice as many
-# These colors can be told apart in gray print and by color-blind readers.
+DOTS_PER_INCH = 96  # CSS pixels per inch; by default, images have twice as many pixels
+# These colors can be told apart in a grayscale printout and by color-blind readers.
 DARK, MIDDLE, LIGHT, PALE, ORANGE = "#2171b5", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
 RUST = "#b84300"  # an orange dark enough for text
 INK = "#757575"  # replaces black on a transparent background: see `ink_for_light_and_dark`
@@ -32,8 +32,8 @@ def new_picture(alternative_text: str, width: float, height: float) -> Figure:
 
     Args:
         alternative_text: A sentence or two describing what the figure shows.
-        width: Inches.
-        height: Inches.
+        width: Width in inches.
+        height: Height in inches.
     """
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained")
     figure.set_label(alternative_text)
@@ -59,7 +59,7 @@ def blank_axes(
     """Return axes without ticks or a frame.
 
     Args:
-        figure: The figure to add them to. Its layout engine is switched off.
+        figure: The figure to add the axes to. Its layout engine is disabled.
         xlim: The x-coordinates of the left and right edges.
         ylim: The y-coordinates of the bottom and top edges.
         place: Left, bottom, width, and height, as fractions of the figure.
@@ -72,13 +72,13 @@ def blank_axes(
 
 
 def axes_in_inches(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Add axes whose position (from the lower left corner of the figure) and size are in inches, and return them."""
+    """Add axes at a position and size in inches, measured from the figure's lower left corner, and return them."""
     whole_width, whole_height = figure.get_size_inches()
     return figure.add_axes((left / whole_width, bottom / whole_height, width / whole_width, height / whole_height))
 
 
 def tidy(*many_axes: Axes, grid: str | None = None) -> None:
-    """Remove the top and right edges of the frame, and draw grid lines behind the data if `grid` is "x" or "y".
+    """Remove the top and right edges of the frame. If `grid` is "x" or "y", draw grid lines behind the data.
 
     This is used in place of `seaborn.despine` because importing seaborn takes too long for an explorer.
     """
@@ -103,9 +103,10 @@ def as_html(figure: Figure, sharpness: float = 2) -> str:
 
 
 def as_png(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> str:
-    """Return the figure as a Base64-encoded PNG. A character that no font has becomes a box, without a warning.
+    """Return the figure as a Base64-encoded PNG. A character missing from every font becomes a box, without a warning.
 
-    Explorers need this to be fast: `savefig` would draw twice and then take just as long to compress the image.
+    Explorers need this to be fast. `savefig` would draw the figure twice and then spend just as long compressing the
+    image.
     """
     image, own_dpi = io.BytesIO(), figure.dpi
     for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
@@ -129,13 +130,13 @@ def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
     """Make lines and text on a transparent background legible on both white and black pages.
 
     Black becomes #757575, which has the highest possible contrast with both white and black (4.6, as defined by WCAG).
-    Lighter grays become transparent, so they look the same on a white page and do not glare on a black one. Filled
+    Lighter grays become transparent, so they look the same on a white page and do not glare on a black page. Filled
     areas keep their colors, and so does the text on them.
 
     Args:
-        drawn: `(rows, columns, 4)`, red, green, blue, and alpha from 0 to 255. Changed in place.
+        drawn: `(rows, columns, 4)`: red, green, blue, and alpha, from 0 to 255. Modified in place.
         dots_per_inch: Resolution of the image. Opaque regions that measure more than a sixteenth of an inch in both
-            directions are areas; everything else is lines and text.
+            directions count as areas; everything else counts as lines and text.
     """
     around = ImageFilter.BoxBlur(dots_per_inch // 32)  # makes erosion and dilation fast
     opaque = Image.fromarray(np.where(drawn[..., 3] == 255, np.uint8(255), np.uint8(0)))

@@ -20,23 +20,23 @@ from transformer_lab.plural import plural
 
 Head = tuple[str, int, int]  # stack, layer, and head, such as ("cross", 0, 3)
 PALE = "#c6dbef"
-TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # top margin, row height, width of BLEU 100 in inches; font size in points
+TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # inches: top margin, row height, bar for BLEU 100; points: font size
 LINE = 112  # maximum number of characters in a line
 
 
 def draw_without_heads(
     translator: Any, sentence: str, pairs: Sequence[tuple[str, str]], off: Collection[Head] = ()
 ) -> Figure:
-    """Draw which heads are off, and how that changes a sentence's translation and a test set's BLEU score (0 to 100).
+    """Show which heads are off and how that changes a sentence's translation and a test set's BLEU score (0 to 100).
 
     Translations use greedy decoding. A head that is off outputs zeros (Michel et al. 2019).
 
     Args:
         translator: A `Translator`.
         sentence: A sentence in the source language.
-        pairs: The test set: a few dozen pairs of a sentence and its reference translation.
-        off: The heads to switch off, each as `(stack, layer, head)`, such as `("cross", 0, 3)`. The stacks are those of
-            `draw_attention`; layers and heads are counted from 0.
+        pairs: The test set: a few dozen sentences, each paired with its reference translation.
+        off: The heads to switch off, each as `(stack, layer, head)`, such as `("cross", 0, 3)`. The names of the stacks
+            are the same as in `draw_attention`. Layers and heads are counted from 0.
 
     Raises:
         InputError: A head does not exist, the test set is empty, a sentence cannot be translated, or the model has no
@@ -54,8 +54,8 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     Args:
         translator: A `Translator`.
         sentence: The initial sentence, in the source language.
-        pairs: The test set. Whenever you switch a head, the new translation of the sentence is shown first; then the
-            test set is translated again, which takes less than a second for a few dozen pairs.
+        pairs: The test set. Whenever you switch a head on or off, the new translation of the sentence is shown first.
+            Then the test set is translated again, which takes less than a second for a few dozen pairs.
 
     Returns:
         The widget. To show it, make it the last expression of a cell.
@@ -124,7 +124,7 @@ class _Measured:
         return self._translate([sentence], off)[0]
 
     def score_with_and_without(self, off: frozenset[Head]) -> None:
-        """Measure BLEU with all heads and with the heads in `off` switched off."""
+        """Measure BLEU twice: with all heads on, and with the heads in `off` switched off."""
         for heads in (frozenset(), off):
             if heads not in self.scores:
                 translations = self._translate(self.sources, heads)
@@ -187,7 +187,10 @@ def _draw(
 
 
 def _draw_switches(axes: Axes, title: str, is_on: Sequence[Sequence[bool]], left: float, wide: float) -> None:
-    """Draw one row per layer and one cell per head: dark if the head is on, white with a cross if it is off."""
+    """Draw one row per layer and one cell per head.
+
+    The cell is dark if the head is on. It is white with a cross if the head is off.
+    """
     layers, heads = len(is_on), len(is_on[0])
     columns = [left + wide * head / heads for head in range(heads + 1)]
     rows = [TOP + ROW * layer for layer in range(layers + 1)]
@@ -204,7 +207,7 @@ def _draw_switches(axes: Axes, title: str, is_on: Sequence[Sequence[bool]], left
 
 
 def _write(axes: Axes, sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
-    """Write labeled sentences one below another, truncated to `LINE` characters. Dollar signs are plain text."""
+    """Write labeled sentences, one per line, truncated to `LINE` characters. Dollar signs are plain text."""
     for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
         text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
         look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}

@@ -12,7 +12,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import axes_in_inches, new_picture
 from transformer_lab.plots.text_shapes import advance, token_fonts
 
-# A single hue from white to dark works in gray print and for color-blind readers.
+# A single hue from white to dark works in a grayscale printout and for color-blind readers.
 COLORS = "Blues"
 
 # Each stack's title, the names of its modules, and which side its queries and keys come from (section 3.2.3).
@@ -24,7 +24,7 @@ STACKS = {
 
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "zh": "Chinese"}
 
-CELL = 0.36  # inches per token; less in a long sentence
+CELL = 0.36  # inches per token; smaller in a long sentence
 LONGEST_SIDE = 11.0  # maximum width or height of a map, in inches
 MOST_WORDS = 30  # with more words, an explorer would be slow and its figure illegible
 
@@ -43,13 +43,13 @@ def attention_heatmap(
         query_tokens: One token per row, from top to bottom.
         key_tokens: One token per column, from left to right.
         title: The title of the map, such as the stack, layer, and head.
-        axes: The axes to draw on, without a color bar. By default, draw a new figure with a color bar.
+        axes: The axes to draw on. If given, draw no color bar. By default, draw a new figure with a color bar.
 
     Returns:
-        The axes. Their `figure` is the whole picture.
+        The axes. Their `figure` attribute is the whole figure.
 
     Raises:
-        InputError: The weights have a different shape from `(query tokens, key tokens)`.
+        InputError: The shape of the weights is not `(query tokens, key tokens)`.
     """
     if isinstance(weights, Tensor):
         weights = weights.detach().float().cpu().numpy()
@@ -108,7 +108,7 @@ def _label_color_bar(bar: Any) -> None:
 
 
 def _cell_size(queries: int, keys: int) -> float:
-    """Return the width of a cell, in inches. Cells are smaller in long sentences and larger with one or two tokens."""
+    """Return the width of a cell, in inches. Cells are smaller for long sentences and larger for one or two tokens."""
     return max(min(CELL, LONGEST_SIDE / max(queries, keys, 1)), 1.2 / max(queries, 1))
 
 
@@ -117,7 +117,7 @@ def _font_size(cell: float) -> float:
 
 
 def label_length(tokens: Sequence[str], cell: float) -> float:
-    """Return the length of the longest token's label, in inches; `cell` is the width of a cell, in inches."""
+    """Return the length of the longest token's label. This length and `cell`, the width of a cell, are in inches."""
     return _font_size(cell) / 72 * max((sum(map(advance, token)) for token in tokens), default=0)
 
 
@@ -129,7 +129,7 @@ def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float,
     Args:
         axes: The axes of the map, with one data unit per token.
         side: "query" (left of the rows), "next" (right of the rows), or "key" (below the columns).
-        tokens: From top to bottom or from left to right. An empty list leaves the side empty.
+        tokens: The tokens, from top to bottom or from left to right. If the list is empty, the side stays empty.
         cell: Inches per token.
         look: Properties of the labels, such as `color`.
     """
@@ -149,7 +149,10 @@ def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float,
 def name_axes(
     axes: Axes, query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
 ) -> None:
-    """Name the axes `query` and `key`, with room for the tokens of `label_with_tokens`; `cell` is inches per token."""
+    """Label the axes with the strings `query` and `key`, leaving room for the tokens.
+
+    `label_with_tokens` writes the tokens. `cell` is in inches per token.
+    """
     axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 7)
     axes.set_xlabel(key, labelpad=72 * label_length(key_tokens, cell) + 7)
 
@@ -167,7 +170,7 @@ def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Seque
 def draw_attention(
     translator: Any, sentence: str, stack: str = "cross", layer: int = -1, head: int | None = None
 ) -> Figure:
-    """Draw the attention weights of a layer while the model translates a sentence.
+    """Draw the attention weights of a layer as the model translates a sentence.
 
     Args:
         translator: A `Translator`.
@@ -196,7 +199,7 @@ class RecordedAttention:
 
 
 def attention_of(translator: Any, sentence: str) -> RecordedAttention:
-    """Record all attention weights while the model translates a sentence.
+    """Record all attention weights as the model translates a sentence.
 
     Raises:
         InputError: The sentence cannot be translated, or the model has no attention hook.
@@ -208,13 +211,16 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
 
 
 def languages_of(translator: Any) -> dict[str, str]:
-    """Map "source" and "target" to the English name of the language, or to its code if the name is unknown."""
+    """Map "source" and "target" to the English name of the language. If it has no known name, use its code."""
     sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
     return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
 
 def first_words(text: str) -> tuple[str, str]:
-    """Return the first `MOST_WORDS` words of a text, and a note for the reader if words were dropped (otherwise "")."""
+    """Return the first `MOST_WORDS` words of a text, and a note for the reader.
+
+    If no words were dropped, the note is an empty string.
+    """
     words = text.split()
     if len(words) <= MOST_WORDS:
         return text, ""
@@ -228,7 +234,10 @@ def check_stack(stack: str) -> None:
 
 
 def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> Figure:
-    """Draw the figure of `draw_attention` from recorded weights, with the same other arguments and errors."""
+    """Draw the same figure as `draw_attention`, but from recorded weights.
+
+    The other arguments and the errors are the same.
+    """
     weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
     if head is None:
         return _draw_all_heads(weights, queries, keys, names, title)
@@ -248,8 +257,8 @@ def chosen_weights(
     """Return the weights of one layer and everything needed to label them.
 
     Returns:
-        `(weights, query_tokens, key_tokens, languages, title)`: the weights have shape `(heads, query, key)`, the
-        languages are those of the queries and the keys, and the title names the stack and layer.
+        `(weights, query_tokens, key_tokens, languages, title)`: the shape of the weights is `(heads, query, key)`, the
+        first language is that of the queries, the second is that of the keys, and the title names the stack and layer.
 
     Raises:
         InputError: The stack or layer does not exist.
@@ -264,7 +273,7 @@ def chosen_weights(
 
 
 def layers_of(recorded: RecordedAttention, stack: str) -> int:
-    """Return the number of layers of a stack whose weights were recorded."""
+    """Return how many layers of a stack have recorded weights."""
     module = STACKS[stack][1]
     return sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
 
@@ -278,7 +287,7 @@ def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> No
     """Write the token that the decoder predicts to the right of each row, such as `dog` to the right of `A`.
 
     Args:
-        axes: The axes of a heat map whose queries are all of `tokens` except the last.
+        axes: The axes of a heat map. Its queries are all tokens in `tokens` except the last one.
         tokens: The tokens of the rows, followed by the token predicted at the last row.
         cell: Inches per token.
     """
@@ -289,7 +298,7 @@ def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> No
 
 
 def index_of(what: str, given: int, count: int) -> int:
-    """Convert a possibly negative index of a layer or head to one from 0 to `count` - 1.
+    """Convert an index of a layer or head, which may be negative, to an index from 0 to `count` - 1.
 
     Args:
         what: "layer" or "head".

@@ -17,7 +17,7 @@ from transformer_lab.plots.figures import DOTS_PER_INCH, as_html
 
 SHARPNESS = 1.5  # image pixels per CSS pixel: fewer than in other figures, to draw faster
 PAUSE = 0.02  # seconds to wait for more changes before drawing
-SMALLEST = 10  # CSS pixels: on a narrow page, a figure scrolls rather than shrink its text below this
+SMALLEST = 10  # CSS pixels: on a narrow page, a figure scrolls instead of shrinking its text below this size
 REST = 0.1  # seconds without a change before slow work begins
 
 
@@ -26,7 +26,8 @@ class WithPicture(VBox):
 
     Args:
         children: The widgets, from top to bottom.
-        picture: The child that such pages show, unless the attribute `still` is set to different HTML.
+        picture: The child that these pages show. If the attribute `still` is set to other HTML, they show that HTML
+            instead.
     """
 
     def __init__(self, children: Sequence[Widget], picture: HTML) -> None:
@@ -43,15 +44,16 @@ class WithPicture(VBox):
 class Explorer(WithPicture):
     """Controls above a picture that is redrawn when a control changes.
 
-    While a slider is dragged, only its latest position is drawn. The first picture is drawn immediately, and exceptions
-    that `draw` raises are passed on. When a later picture fails, the message is shown in its place.
+    While a slider is dragged, only its latest position is drawn. The first picture is drawn immediately, and any
+    exception that `draw` raises is passed on to the caller. If drawing a later picture fails, the error message is
+    shown in place of the picture.
 
     Args:
-        controls: Maps the parameters of `draw` to the widgets whose `value` they receive.
-        draw: Takes the values by name and returns a figure. It may move controls without redrawing the figure. It may
-            also return a tuple of a figure and a function that does slow work. The function is called after the figure
-            is shown, unless a control has changed by then; afterwards, the picture is drawn again.
-        rows: The widgets above the picture. By default, these are the controls, one below another.
+        controls: Maps each parameter of `draw` to the widget whose `value` it receives.
+        draw: A function that takes the values by name and returns a figure. It may move controls without causing a
+            redraw. It may also return a tuple of a figure and a function that does slow work. That function is called
+            after the figure is shown, unless a control has changed by then. Then the picture is drawn again.
+        rows: The widgets above the picture. By default, these are the controls, stacked vertically.
         scrolls: Whether a picture that is wider than the page keeps its size and can be scrolled.
     """
 
@@ -72,12 +74,12 @@ class Explorer(WithPicture):
             control.observe(self._changed, "value")
 
     def show(self) -> None:
-        """Draw the picture for the current values, and do all slow work."""
+        """Draw the picture for the current values, and finish all slow work."""
         while rest := self._show():
             rest()
 
     def _show(self) -> Callable[[], Any] | None:
-        """Draw the picture, and return a function for the slow work that remains, or None."""
+        """Draw the picture, and return a function that does the remaining slow work. If there is none, return None."""
         self._drawing = True
         try:
             with _undisturbed():
@@ -87,7 +89,10 @@ class Explorer(WithPicture):
         return rest
 
     def _picture(self) -> tuple[str, Callable[[], Any] | None]:
-        """Return the figure as HTML, and any slow work. The figure is out of scope when garbage collection resumes."""
+        """Return the figure as HTML, along with a function for any slow work that remains to be done.
+
+        The figure goes out of scope before garbage collection resumes.
+        """
         drawn = self._draw(**{name: control.value for name, control in self.controls.items()})
         figure, rest = drawn if isinstance(drawn, tuple) else (drawn, None)
         return scrolling_image(figure, "none" if self._scrolls else None), rest
@@ -107,7 +112,10 @@ class Explorer(WithPicture):
         loop.call_later(PAUSE, self._answer, self._show_in_parts)
 
     def _show_in_parts(self, work: Callable[[], Any] | None = None) -> None:
-        """Do part of the slow work, redraw, and schedule the next part, leaving time to move a control in between."""
+        """Do part of the slow work, redraw, and schedule the next part.
+
+        The pause in between leaves time for the user to move a control.
+        """
         if work:
             work()
         if rest := self._show():
@@ -145,12 +153,12 @@ def _legible_width(figure: Any) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Switch off three things that take time while a figure is drawn.
+    """Disable three things that would slow down the drawing of a figure.
 
-    - Garbage collection: during drawing, it would count the unfinished figure as long-lived, so that it would have to
-      search everything after a few pictures.
-    - Placing titles above any ticks at the top of the axes: there are none.
-    - Aligning text with the pixel grid: the grid is fine enough without it.
+    - Garbage collection: during drawing, it would count the unfinished figure as long-lived. After a few pictures, it
+      would have to search all objects in memory.
+    - Placing titles above any ticks at the top of the axes: there are no such ticks.
+    - Aligning text with the pixel grid: the pixels are small enough without it.
     """
     collecting = gc.isenabled()
     gc.disable()

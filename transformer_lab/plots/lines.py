@@ -1,4 +1,4 @@
-"""Line plots with a label at each line, so that readers do not have to match dash patterns with a legend."""
+"""Line plots with a label next to each line, so that readers do not have to match dash patterns to a legend."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ STYLES = ("-", "--", "-.", ":")
 
 
 def name_line(axes: Axes, x: float, y: float, name: str, color: str, **look: Any) -> None:
-    """Write a line's name to the right of its point `(x, y)`; `look` has annotation properties that override this."""
+    """Write a line's name to the right of its point `(x, y)`. Annotation properties in `look` override the defaults."""
     look = {"ha": "left", "va": "center", "xytext": (6, 0), "fontsize": 9.5} | look
     axes.annotate(name, (x, y), textcoords="offset points", color=color, annotation_clip=False, **look)
 
@@ -21,13 +21,13 @@ def name_line(axes: Axes, x: float, y: float, name: str, color: str, **look: Any
 def draw_lines(
     lines: Mapping[str, Sequence[float]], alternative_text: str, *, width: float = 8, height: float = 3, **labels: Any
 ) -> Figure:
-    """Draw up to four lines, each a series of values at positions 0, 1, 2, …, with its name at its end.
+    """Draw up to four lines through values at positions 0, 1, 2, …, and write each line's name at its end.
 
     Args:
         lines: Maps the name of each line to its values.
         alternative_text: As in `new_picture`.
-        width: Inches.
-        height: Inches.
+        width: Width in inches.
+        height: Height in inches.
         labels: Arguments for `Axes.set`, such as `title`, `xlabel`, `ylabel`, and `ylim`.
     """
     figure = new_picture(alternative_text, width, height)

@@ -26,7 +26,7 @@ def draw_mask(axes: Axes, mask: Tensor, words: Sequence[str], title: str, cell: 
     Args:
         axes: The axes to draw on.
         mask: `(query, key)`, boolean; True means "may attend".
-        words: The label of each row and column, padding included.
+        words: The labels of the rows and columns, including padding.
         title: The title of the axes.
         cell: Width of a cell, in inches.
     """
@@ -54,8 +54,8 @@ def draw_masks(
         sentences: Two sentences of at most 14 words each, with spaces between words. The shorter one is padded.
         padding: Whether to hide padding.
         causal: Whether to hide later positions.
-        padding_mask: A function like `model.padding_mask`, such as your own.
-        causal_mask: A function like `model.causal_mask`, such as your own.
+        padding_mask: `model.padding_mask` or your own version of it.
+        causal_mask: `model.causal_mask` or your own version of it.
 
     Raises:
         InputError: A sentence is empty or has more than 14 words.
@@ -121,8 +121,8 @@ def explore_masks(padding_mask: Callable = model.padding_mask, causal_mask: Call
     """Return a widget that shows `draw_masks` with two text fields and a checkbox for each mask.
 
     Args:
-        padding_mask: A function like `model.padding_mask`, such as your own.
-        causal_mask: A function like `model.causal_mask`, such as your own.
+        padding_mask: `model.padding_mask` or your own version of it.
+        causal_mask: `model.causal_mask` or your own version of it.
     """
     style = {"description_width": "9em"}
     controls = {

@@ -18,10 +18,10 @@ PART_COLORS = (DARK, MIDDLE, INK, "#d9d9d9")
 
 
 def draw_spread(values: Mapping[str, Tensor], alternative_text: str, title: str) -> Figure:
-    """Draw one histogram per set of values, one below another, on the same x-axis from -3 to 3.
+    """Draw one histogram per set of values, stacked vertically, on a shared x-axis from -3 to 3.
 
     Args:
-        values: Maps the name of each of two to four sets to its values, a tensor of any shape.
+        values: Maps the name of each set to its values, a tensor of any shape. Two to four sets are allowed.
         alternative_text: As in `new_picture`.
         title: The title above the first histogram.
     """
@@ -63,7 +63,7 @@ def draw_encoding(encoding: Tensor, features: Sequence[int]) -> Figure:
 
 
 def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> Figure:
-    """Draw the dot products of the encodings of some positions with those of all positions.
+    """For each of a few positions, draw the dot product of its encoding with the encoding of every position.
 
     Args:
         encoding: Positional encodings, `(length, d_model)`.
@@ -88,7 +88,7 @@ def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> Figure:
 
 
 def draw_hands(encoding: Tensor, position: int, pairs: Sequence[int] = (0, 4, 8, 12)) -> Figure:
-    """Draw pairs of features of one position's encoding as clock hands, with dots for positions 0 to `position`.
+    """Draw one position's encoding as clock hands, one per pair of features, with dots for positions 0 to `position`.
 
     Args:
         encoding: Positional encodings, `(length, d_model)`, with sines and cosines alternating as in section 3.5.
@@ -163,8 +163,8 @@ def draw_norm_runs(runs: Mapping[tuple[str, str], tuple[Sequence[float], Sequenc
     """Draw the losses of four training runs, and the gradient norm of each sublayer in the last step.
 
     Args:
-        runs: Maps `("post-norm" or "pre-norm", "no warm-up" or another name)` to the loss at each step, in nats, and
-            the gradient norms of the sublayers from bottom to top.
+        runs: Maps `("post-norm" or "pre-norm", "no warm-up" or another name)` to a pair of lists: the loss at each
+            step, in nats, and the gradient norm of each sublayer, from bottom to top.
         guessing: The loss of a model that guesses, in nats.
     """
     figure = new_picture(
@@ -276,7 +276,7 @@ def parameter_shares(config: TransformerConfig) -> dict[str, int]:
 
 
 def draw_parameter_shares(configs: Mapping[str, TransformerConfig]) -> Figure:
-    """Draw one bar per model, in millions of parameters, split by kind of part as in `parameter_shares`."""
+    """Draw each model's parameters, in millions, as a bar that is split by kind of part, as in `parameter_shares`."""
     shares = {name: parameter_shares(config) for name, config in configs.items()}
     listed = "; ".join(
         f"{name}: " + ", ".join(f"{part} {count / 1e6:.1f}" for part, count in parts.items())
@@ -303,15 +303,15 @@ def draw_parameter_shares(configs: Mapping[str, TransformerConfig]) -> Figure:
 
 
 def set_weights(module: nn.Module, seed: int = 0, gain: float = 1.0) -> None:
-    """Initialize matrices with Xavier (Glorot and Bengio 2010), and biases of linear layers between -0.15 and 0.15.
+    """Initialize matrices with Xavier initialization, and biases of linear layers between -0.15 and 0.15.
 
-    Both distributions are uniform. Parameters are initialized in alphabetical order, so it does not matter in which
-    order a module creates its attributes.
+    Both distributions are uniform. Xavier initialization is from Glorot and Bengio 2010. Parameters are initialized in
+    alphabetical order, so the order in which a module creates its attributes does not matter.
 
     Args:
-        module: Changed in place. Its norms keep their parameters.
+        module: Modified in place. The parameters of its norms are left unchanged.
         seed: Seed of the random numbers.
-        gain: Multiplies the matrices.
+        gain: A factor for the matrices.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(module.named_parameters()):
@@ -341,8 +341,8 @@ def draw_influence(panels: Sequence[tuple[str, Tensor, Sequence[str], Sequence[s
     """Draw tables of `influence` side by side.
 
     Args:
-        panels: For each table, its title, its values, `(result, input)`, the names of its rows, and the names of its
-            columns.
+        panels: One tuple per table: its title, its values with shape `(result, input)`, its row names, and its column
+            names.
         alternative_text: As in `new_picture`.
     """
     figure = new_picture(alternative_text, 4.4 * len(panels), 3.7)

@@ -29,18 +29,18 @@ def draw_next_token(
     top_p: float | None = None,
     filters: tuple[Filter, Filter] = (top_k_filter, top_p_filter),
 ) -> Figure:
-    """Draw the 20 most probable next tokens, with the model's probabilities and those used for sampling.
+    """Draw the 20 most probable next tokens, with the model's probabilities and the probabilities used for sampling.
 
     Args:
         logits: The model's logits at the last position, `(vocab,)`.
         names: A readable string for each token.
-        temperature: Divides the logits. With 0, only the most probable token can be sampled.
-        top_k: The `k` of the first of `filters`, or None to skip this filter.
-        top_p: The `p` of the second of `filters`, or None to skip this filter.
-        filters: Functions like `top_k_filter` and `top_p_filter`, such as your own.
+        temperature: The logits are divided by this number. With 0, only the most probable token can be sampled.
+        top_k: The `k` for the first of `filters`. If None, skip this filter.
+        top_p: The `p` for the second of `filters`. If None, skip this filter.
+        filters: `top_k_filter` and `top_p_filter`, or your own versions of them.
 
     Raises:
-        InputError: `temperature` is negative, or `logits` and `names` do not match.
+        InputError: `temperature` is negative, or `logits` and `names` differ in length.
         ValueError: A filter rejects `top_k` or `top_p`.
     """
     if temperature < 0:
@@ -103,8 +103,8 @@ def explore_next_token(
         model: The model that predicts the next token.
         tokenizer: The model's tokenizer.
         text: The initial text. The model reads a line break before it.
-        filters: Functions like `top_k_filter` and `top_p_filter`, such as your own.
-        write: A function like `sample`, such as your own. The buttons call it.
+        filters: `top_k_filter` and `top_p_filter`, or your own versions of them.
+        write: `sample` or your own version of it. The buttons call this function.
         seed: Seed for the tokens that the buttons sample.
 
     Returns:
@@ -124,7 +124,7 @@ def explore_next_token(
         return draw_next_token(logits, names, temperature, *asked_for(top_k, top_p), filters)
 
     def asked_for(top_k: int, top_p: float) -> tuple[int | None, float | None]:
-        """Convert the sliders' values: k = 0 and p = 1 mean no filter, because a slider's value cannot be None."""
+        """Convert the sliders' values. k = 0 and p = 1 mean no filter, because a slider's value cannot be None."""
         return top_k or None, None if top_p == 1 else top_p
 
     controls = {

@@ -1,4 +1,4 @@
-"""An HTML page that shows every attention head of every layer for one sentence. It works offline without scripts."""
+"""An HTML page that shows every attention head of every layer for one sentence. It works offline, without scripts."""
 
 import base64
 import io
@@ -74,7 +74,8 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
         path: A file name that ends in `.html` or `.htm`.
 
     Raises:
-        InputError: The suffix is not `.html` or `.htm`, or the file cannot be written; or as in `attention_page`.
+        InputError: The suffix is neither `.html` nor `.htm`, the file cannot be written, the sentence cannot be
+            translated, or the model has no attention hook.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):

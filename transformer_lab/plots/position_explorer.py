@@ -13,14 +13,15 @@ from transformer_lab.plots.interactive_figure import Explorer
 
 
 def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, position: int = 20) -> Figure:
-    """Draw positional encodings (section 3.5): a heat map, some of their waves, and their similarity to one position.
+    """Draw positional encodings (section 3.5) as a heat map, as waves, and as similarities to one position.
 
-    Similarity is the dot product of two encodings divided by `d_model / 2`, so it is 1 for equal positions.
+    The similarity is the dot product of two encodings divided by `d_model / 2`, so it is 1 for equal positions.
 
     Args:
-        d_model: Number of features, even.
+        d_model: Number of features, an even number.
         length: Number of positions.
-        base: 10,000 in the paper. With a large `d_model`, the longest wavelength is close to 2π times this.
+        base: The base in the formula for the angles, 10,000 in the paper. With a large `d_model`, the longest
+            wavelength is close to 2π times this number.
         position: The position to compare with, from 0. If it is too large, the last position is used.
     """
     position = min(position, length - 1)
@@ -36,7 +37,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
         10.2,
         3.6,
     )
-    figure.set_layout_engine("none")  # a layout engine would take up half of the drawing time
+    figure.set_layout_engine("none")  # a layout engine would take up half the drawing time
     margins = {"left": 0.06, "right": 0.985, "bottom": 0.15, "top": 0.9, "wspace": 0.36}
     table, waves, alike = figure.subplots(1, 3, width_ratios=(1.2, 1, 1), gridspec_kw=margins)
     image = np.empty((length, d_model))
@@ -57,7 +58,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
 
 
 def draw_waves(axes: Axes, waves: Mapping[str, Sequence[float]]) -> None:
-    """Draw waves one below another, each with its name on the left.
+    """Draw vertically stacked waves, each with its name on the left.
 
     Args:
         axes: The axes to draw on.

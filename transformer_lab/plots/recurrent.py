@@ -13,7 +13,7 @@ from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_to
 from transformer_lab.plots.shapes import draw_arrow, write
 
 LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # color, line, marker
-# Each model looks the same in every figure, whichever other models are shown and in whatever order.
+# Each model looks the same in every figure, regardless of which other models are shown and in which order.
 LOOK_OF = dict(
     zip(("GRU with attention", "GRU without attention", "GRU, context never used", "Transformer"), LOOKS, strict=True)
 )
@@ -22,11 +22,11 @@ LOOK_OF = dict(
 def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> Figure:
     """Draw a recurrent encoder–decoder with attention (Bahdanau et al. 2015): its states and two decoding steps.
 
-    The step that predicts the second target word is drawn in full, the step before it in pale gray.
+    The step that predicts the second target word is drawn in full, and the step before it is drawn in pale gray.
 
     Args:
-        source: The source sentence: at most six words.
-        target: The target sentence: at least two words.
+        source: The words of the source sentence, at most six.
+        target: The words of the target sentence, at least two.
     """
     text = (
         f"At the bottom, the encoder reads {' '.join(source)} in both directions: each word has a state, and arrows "
@@ -90,7 +90,9 @@ def _box(axes: Any, place: tuple[float, float], text: str, color: str, ink: str 
 
 
 def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: float = 0.0) -> Figure:
-    """Draw the weights of additive attention with a single feature: curves by query (-3 to 3), and bars for one query.
+    """Draw the weights of additive attention with a single feature.
+
+    Curves show the weights for queries from -3 to 3, and bars show the weights for one query.
 
     Args:
         attention: An `AdditiveAttention(1, 1, …)`.
@@ -118,7 +120,7 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
 
 
 def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Figure:
-    """Draw a heat map of additive attention next to one of a Transformer's cross-attention, for the same tokens.
+    """Draw heat maps of additive attention and of a Transformer's cross-attention side by side, for the same tokens.
 
     Args:
         maps: The result of `heat_maps` in `transformer_lab.electives.recurrent_comparison`.
@@ -133,7 +135,7 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Fig
         "GRU:\nadditive attention": maps["additive"],
         f"Transformer: cross-attention,\n{number}, mean of heads": maps["transformer"][layer],
     }
-    # Both maps have the same rows: tokens that are read go on the far left, tokens to predict on the far right.
+    # Both maps have the same rows. The tokens read go on the far left, and the tokens to predict go on the far right.
     map_width, map_height = cell * len(keys), cell * len(queries)
     step = max(map_width, 2.3) + 0.35
     left, right = label_length(queries, lettering) + 0.5, label_length(written, lettering) + 0.5
@@ -161,8 +163,8 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Draw the BLEU scores of several models by the number of words in the source sentence.
 
     Args:
-        results: Maps the name of each model to its `bleu` and `bleu_by_length`, as returned by `train_and_measure`. In
-            addition to the four models of the comparison, there may be up to four others.
+        results: Maps the name of each model to its `bleu` and `bleu_by_length`, as returned by `train_and_measure`. Up
+            to four other models are allowed in addition to the four models in the comparison.
     """
     scores_in_words = "; ".join(
         f"{name}: {result['bleu']:.1f} on all, "
@@ -185,10 +187,11 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def draw_reach(reaches: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw how much of a gradient reaches words 0, 1, 2, … positions earlier, on a logarithmic scale.
+    """Plot how much of a gradient reaches the words 0, 1, 2, … positions earlier, on a logarithmic scale.
 
     Args:
-        reaches: Maps the names of up to three models to the size of the gradient at each distance, at least two sizes.
+        reaches: Maps the name of each model to the size of its gradient at each distance. Up to three models are
+            allowed, and at least two distances are needed.
     """
     shares = "; ".join(
         f"{name}: {sizes[1] / sizes[0]:.2g} one position earlier, "

@@ -67,7 +67,7 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
 
     Args:
         words: The words of a sentence.
-        vectors: Their embeddings, already multiplied by √d_model, `(length, d_model)`.
+        vectors: The embeddings of the words, already multiplied by √d_model, `(length, d_model)`.
         encoding: The positional encodings, `(length, d_model)`.
     """
     titles = ("row of the table × √d_model", "position", "input of the first layer")
@@ -109,7 +109,7 @@ def draw_cache(words: Sequence[str]) -> Figure:
     """Draw which keys and values each decoding step computes, with and without a cache.
 
     Args:
-        words: The tokens that the decoder reads. Each step reads one more than the step before.
+        words: The tokens that the decoder reads. Each step reads one more token than the previous step.
     """
     n = len(words)
     counts = {"without a cache": n * (n + 1) // 2, "with a cache": n}
@@ -139,8 +139,8 @@ def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> Figu
 
     Args:
         words: The tokens of a translation.
-        matched: One row for each n = 1, 2, …: whether each n-gram of the translation, from left to right, counts as
-            a match.
+        matched: For each n = 1, 2, …, one row that says whether each n-gram of the translation, from left to right,
+            counts as a match.
     """
     text = "; ".join(f"{sum(row)} of {len(row)} {n}-grams" for n, row in enumerate(matched, 1))
     figure = new_picture(
@@ -284,7 +284,7 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
     return figure
 
 
-LOOP_BOXES = {  # x and y of each box's center, and whether it is an exercise
+LOOP_BOXES = {  # x and y of each box's center, and whether the box is an exercise
     "a batch": (0, 2, False),
     "shift_target": (2, 2, True),
     "label_smoothing_loss": (6.5, 2, True),
@@ -339,7 +339,7 @@ def draw_next_token_questions(read: str, predicted: str, highlight: int) -> Figu
 
     Args:
         read: The characters that the model reads.
-        predicted: The character to predict at each position; as long as `read`.
+        predicted: The character to predict at each position. It has the same length as `read`.
         highlight: The position, from 0, whose incoming lines are drawn in color.
     """
     figure = new_picture(

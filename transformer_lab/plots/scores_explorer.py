@@ -29,10 +29,10 @@ def draw_scores(
     The values are equal to the keys.
 
     Args:
-        query: Angle in degrees, and length.
-        keys: The angle and length of each of the three keys.
-        factor: Multiplies the scores.
-        attention: A function like `scaled_dot_product_attention`, such as your own.
+        query: The angle (in degrees) and length of the query.
+        keys: The angle (in degrees) and length of each of the three keys.
+        factor: The scores are multiplied by this number.
+        attention: `scaled_dot_product_attention` or your own version of it.
     """
     query_vector = _vector(*query)[None, None]  # (batch 1, query 1, d_k 2)
     vectors = torch.stack([_vector(*key) for key in keys])[None]  # (batch 1, key, d_k 2)
@@ -42,7 +42,7 @@ def draw_scores(
 
     gist = ", ".join(f"key {number} has weight {weight:.2f}" for number, weight in enumerate(weights, 1))
     figure = new_picture(f"A query, its keys, and the output as arrows; scores and weights as bars: {gist}.", 9.6, 3.9)
-    figure.set_layout_engine("none")  # a layout engine would take up half of the drawing time
+    figure.set_layout_engine("none")  # a layout engine would take up half the drawing time
     margins = {"left": 0.04, "right": 0.985, "bottom": 0.1, "top": 0.9, "wspace": 0.18}
     plane, score_axes, weight_axes = figure.subplots(1, 3, width_ratios=(1.35, 1, 1), gridspec_kw=margins)
     _arrow(plane, query_vector[0, 0].tolist(), "black", "query", width=2.4)
@@ -70,7 +70,7 @@ def explore_scores(attention: Any = scaled_dot_product_attention) -> Any:
     """Return a widget that shows `draw_scores` with sliders for the query, the keys, and the factor.
 
     Args:
-        attention: A function like `scaled_dot_product_attention`, such as your own.
+        attention: `scaled_dot_product_attention` or your own version of it.
     """
 
     def slider(value: float, highest: float, step: float, description: str, unit: str) -> FloatSlider:

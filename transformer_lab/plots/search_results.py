@@ -36,7 +36,7 @@ Interval = Callable[[Sequence[float], Sequence[float]], tuple[float, float, floa
 
 
 def judged(trials: DataFrame) -> DataFrame:
-    """Return the trials that have a BLEU score, which are the only ones that most figures show.
+    """Return the trials that have a BLEU score. Most figures show only these trials.
 
     Raises:
         InputError: No trial has a BLEU score.
@@ -124,12 +124,12 @@ def draw_slices(trials: DataFrame) -> Figure:
 
 
 def draw_importance(trials: DataFrame, shuffles: int = 50) -> Figure:
-    """Draw each hyperparameter's importance (PED-ANOVA, Watanabe et al. 2023) over the importance expected by chance.
+    """Draw each hyperparameter's importance (PED-ANOVA, Watanabe et al. 2023) and the importance expected by chance.
 
     Args:
-        trials: The table of trials in a search, at least 8 of which have a BLEU score.
-        shuffles: How often to shuffle the BLEU scores among the trials. The gray bars show the 95th percentile of the
-            importance after shuffling.
+        trials: The table of trials in a search. At least 8 trials must have a BLEU score.
+        shuffles: How many times to shuffle the BLEU scores among the trials. The gray bars show the 95th percentile of
+            the importance after shuffling.
 
     Raises:
         InputError: Fewer than 8 trials have a BLEU score.
@@ -160,7 +160,7 @@ def draw_correlations(trials: DataFrame, interval: Interval = correlation_interv
 
     Args:
         trials: The table of trials in a search.
-        interval: A function like `correlation_interval`, such as your own.
+        interval: `correlation_interval` or your own version of it.
 
     Raises:
         InputError: No trial has a BLEU score.
@@ -198,7 +198,7 @@ def draw_pruning(trials: DataFrame, score: str = "validation BLEU") -> Figure:
     """Draw each trial's score after each epoch, and mark where trials were pruned.
 
     Args:
-        trials: The table of trials in a search, of which only `curve`, `epochs`, and `state` are used.
+        trials: The table of trials in a search. Only the columns `curve`, `epochs`, and `state` are used.
         score: The name of the score.
 
     Raises:
@@ -233,7 +233,7 @@ def draw_pruning(trials: DataFrame, score: str = "validation BLEU") -> Figure:
 
 
 def draw_finalists(trials: DataFrame, finalists: DataFrame) -> Figure:
-    """Draw the finalists' BLEU scores with new seeds next to the score for which each was chosen.
+    """Draw each finalist's BLEU scores with new seeds next to the score for which it was chosen.
 
     Args:
         trials: The table of trials in a search.
@@ -275,11 +275,11 @@ def draw_expected_best(
     """Draw the expected best score of n runs, for n from 1 to the number of runs (Dodge et al. 2019).
 
     The estimate cannot exceed the best score that was measured, so it is too low when n is close to the number of runs.
-    The background is gray where n is more than half of that number.
+    The background is gray where n is more than half the number of runs.
 
     Args:
-        runs: Maps the name of each of up to three series of runs to their scores.
-        best: A function like `expected_best`, such as your own.
+        runs: Maps the name of each series of runs to the scores of its runs. Up to three series are allowed.
+        best: `expected_best` or your own version of it.
     """
     longest, half = max(map(len, runs.values())), min(map(len, runs.values())) / 2
     curves = {name: [best(values, n) for n in range(1, longest + 1)] for name, values in runs.items()}
@@ -308,12 +308,12 @@ def draw_expected_best(
 def draw_intervals(
     trials: int = 20, correlation: float = 0.0, interval: Interval = correlation_interval, searches: int = 40
 ) -> Figure:
-    """Simulate many searches with a known true correlation, and draw the confidence interval that each one reports.
+    """Simulate many searches with a known true correlation, and draw the confidence interval from each search.
 
     Args:
         trials: Number of trials in each search, at least 4.
         correlation: The true rank correlation of a hyperparameter with the score, from -0.95 to 0.95.
-        interval: A function like `correlation_interval`, such as your own.
+        interval: `correlation_interval` or your own version of it.
         searches: Number of searches, at least 1.
 
     Raises:
@@ -357,7 +357,7 @@ def explore_intervals(interval: Interval = correlation_interval) -> Explorer:
     """Return a widget that shows `draw_intervals` with sliders for the number of trials and the true correlation.
 
     Args:
-        interval: A function like `correlation_interval`, such as your own.
+        interval: `correlation_interval` or your own version of it.
     """
     controls = {
         "trials": SelectionSlider(options=[4, 6, 10, 20, 40, 80, 160, 320], value=20, description="Trials"),
@@ -367,7 +367,7 @@ def explore_intervals(interval: Interval = correlation_interval) -> Explorer:
 
 
 def _ends(trials: DataFrame, name: str, plan: Plan | None) -> tuple[float, float, bool]:
-    """Return the lowest and highest values on an axis, and whether it is logarithmic."""
+    """Return the lowest and highest values on an axis, and whether the axis is logarithmic."""
     searched = plan.space().get(name) if plan else None
     if searched is not None:
         choices = getattr(searched, "choices", None) or (searched.low, searched.high)

@@ -7,7 +7,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 
 def write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
-    """Write text centered on `(x, y)`; `look` has properties of the text, which may align it differently."""
+    """Write text centered on `(x, y)`. Text properties in `look` override the defaults, including the alignment."""
     axes.text(x, y, text, **{"ha": "center", "va": "center"} | look)
 
 
@@ -24,7 +24,7 @@ def add_cell(
     linewidth: float = 1,
     **look: Any,
 ) -> None:
-    """Draw a rectangle with one corner at `(x, y)` and text at its center; `look` has properties of the text."""
+    """Draw a rectangle with one corner at `(x, y)` and text at its center. `look` contains text properties."""
     axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor=edge, linewidth=linewidth))
     write(axes, x + width / 2, y + height / 2, label, **look)
 
@@ -32,12 +32,12 @@ def add_cell(
 def add_box(
     axes: Axes, x: float, y: float, width: float, height: float, fill: str, rounding: float = 0.1, **look: Any
 ) -> FancyBboxPatch:
-    """Draw a box with rounded corners, centered on `(x, y)`; `look` has other properties of the box."""
+    """Draw a box with rounded corners, centered on `(x, y)`. `look` contains other properties of the box."""
     look = {"edgecolor": "0.4", "facecolor": fill, "boxstyle": f"round,pad=0,rounding_size={rounding}"} | look
     return axes.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, **look))
 
 
 def draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], **look: Any) -> None:
-    """Draw an arrow from `start` to `end`, without gaps at the ends; `look` has properties of the arrow."""
+    """Draw an arrow from `start` to `end`, without gaps at the ends. `look` contains properties of the arrow."""
     look = {"color": "0.25", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 10} | look
     axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>"} | look)

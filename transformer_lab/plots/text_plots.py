@@ -39,10 +39,11 @@ def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], ti
 
 
 def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") -> Figure:
-    """Draw word counts against rank on logarithmic axes, one line per language.
+    """Plot word counts against rank on logarithmic axes, one line per language.
 
     Args:
-        counts: Maps the name of each of up to four languages to the counts of its words, in descending order.
+        counts: Maps the name of each language to its word counts, in descending order. Up to four languages are
+            allowed.
         title: The title of the figure.
     """
     figure = new_picture(
@@ -62,7 +63,7 @@ def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") 
 
 
 def draw_padding(batches: Mapping[str, Sequence[int]]) -> Figure:
-    """Draw batches side by side, one row per sentence. Dark cells are tokens, pale cells padding.
+    """Draw batches side by side, one row per sentence. Dark cells are tokens, and pale cells are padding.
 
     Args:
         batches: Maps the title of each batch to the lengths of its sentences, in tokens.
@@ -90,11 +91,12 @@ def _share(lengths: Sequence[int]) -> float:
 
 
 def draw_padding_shares(sizes: Sequence[int], shares: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw the share of padding against the size of the batches, one line per way of batching.
+    """Plot the share of padding against batch size, one line per way of batching.
 
     Args:
-        sizes: Maximum numbers of tokens per batch, in ascending order.
-        shares: Maps the name of each of up to four ways of batching to its share of padding (0 to 1) for each size.
+        sizes: Batch sizes, each a maximum number of tokens, in ascending order.
+        shares: Maps the name of each way of batching to its share of padding (0 to 1) for each size. Up to four ways of
+            batching are allowed.
     """
     figure = new_picture(
         f"Share of padding for batches of {sizes[0]} to {sizes[-1]} tokens. "

@@ -19,7 +19,7 @@ WIDE_FONTS = (
 
 @functools.cache
 def token_fonts() -> list[str]:
-    """Return font names: matplotlib's own font, then installed fonts with Chinese and other characters it lacks."""
+    """Return font names: first matplotlib's own font, then installed fonts for characters it lacks, such as Chinese."""
     installed = set(font_manager.get_font_names())
     return ["DejaVu Sans", *(name for name in WIDE_FONTS if name in installed)]
 
@@ -33,7 +33,7 @@ def has_shape(text: str) -> bool:
 
 @functools.cache
 def advance(character: str) -> float:
-    """Return a character's width relative to the font size; 1 for a Chinese or other character the first font lacks."""
+    """Return a character's width relative to the font size. If the first font lacks the character, return 1."""
     if not has_shape(character):
         return 1.0
     font = font_manager.get_font(font_manager.findfont(token_fonts()[0]))

@@ -17,7 +17,7 @@ from transformer_lab.training import label_smoothing_loss, warmup_rate
 Loss = Callable[[Tensor, Tensor, float, int], Tensor]
 Curves = Callable[[float, int], tuple[list[float], list[float]]]
 
-LEADS = torch.linspace(0, 16, 81)  # the correct token's logit minus the others
+LEADS = torch.linspace(0, 16, 81)  # the correct token's logit minus each other token's logit
 PAPER = {"d_model": 512, "warmup_steps": 4000}  # the base model of section 5.3
 
 
@@ -32,8 +32,9 @@ def draw_warmup(
     Args:
         d_model: Width of the model.
         warmup_steps: The step at which the learning rate peaks.
-        factor: Multiplies the whole schedule.
-        rate: Returns the learning rate for `(step, d_model, warmup_steps)`. Pass your own function to try it out.
+        factor: All learning rates are multiplied by this number.
+        rate: A function that returns the learning rate for `(step, d_model, warmup_steps)`. To try out your own
+            function, pass it here.
 
     Raises:
         InputError: `d_model`, `warmup_steps`, or `factor` is not positive.
@@ -52,7 +53,7 @@ def draw_warmup(
         8,
         3.4,
     )
-    figure.set_layout_engine("none")  # a layout engine would take up half of the drawing time
+    figure.set_layout_engine("none")  # a layout engine would take up half the drawing time
     axes = figure.add_axes((0.085, 0.145, 0.885, 0.755))
     papers = [warmup_rate(step, **PAPER) for step in steps]
     axes.plot(steps, papers, color="0.65", linestyle="--", label="the paper's base model: 512, 4000, 1")
@@ -98,12 +99,13 @@ def draw_label_smoothing(
 ) -> Figure:
     """Draw smoothed labels (section 5.4), and the loss and its gradient as a model becomes more and more certain.
 
-    The correct token's logit moves from 0 to 16 above the others, which are all equal. Losses are in nats.
+    The correct token's logit rises from 0 to 16 above the logits of the other tokens, which are all equal. Losses are
+    in nats.
 
     Args:
-        smoothing: At least 0, which is plain cross-entropy, and below 1.
+        smoothing: Amount of smoothing: at least 0 (plain cross-entropy) and below 1.
         vocab: Number of tokens, at least 2.
-        loss: A function like `label_smoothing_loss`, such as your own.
+        loss: `label_smoothing_loss` or your own version of it.
 
     Raises:
         InputError: `smoothing` is out of range, or `vocab` is below 2.
@@ -189,5 +191,5 @@ def _losses_and_gradients(loss: Loss, smoothing: float, vocab: int) -> tuple[lis
 
 
 def _explorer(draw: Callable[..., Figure], **controls: Any) -> Explorer:
-    """Return a widget with sliders side by side above the figure that `draw` returns for their values."""
+    """Return a widget with a row of sliders above the figure that `draw` returns for their values."""
     return Explorer(controls, draw, [HBox(list(controls.values()))])

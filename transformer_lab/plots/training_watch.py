@@ -22,10 +22,10 @@ class TrainingWatch(WithPicture):
     raises KeyboardInterrupt in `run`, as Ctrl-C does.
 
     Args:
-        run: A function that trains the model. It receives a function to call with every record, as `on_log` of `train`:
-            `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
-        sample: Called after each epoch. The string that it returns, such as a translation, is shown.
-        seconds: Minimum time between updates of the curves.
+        run: A function that trains the model. Its argument is a function to call with every record, like the `on_log`
+            argument of `train`: `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
+        sample: A function that is called after each epoch. The string that it returns, such as a translation, is shown.
+        seconds: Minimum time between updates of the curves, in seconds.
 
     Attributes:
         result: The return value of `run`, once `state` is "finished".
@@ -60,7 +60,7 @@ class TrainingWatch(WithPicture):
         """Wait until the run ends or is paused, and return this widget.
 
         Raises:
-            Exception: The exception with which the run failed.
+            Exception: The run failed with this exception.
         """
         while self.thread.is_alive() and self._may_go_on.is_set():
             self.thread.join(0.05)
@@ -69,7 +69,7 @@ class TrainingWatch(WithPicture):
         return self
 
     def figure(self) -> Any:
-        """Return a figure of the curves so far, to keep as a cell's output, for example."""
+        """Return a figure of the curves so far, for example to keep it as a cell's output."""
         return draw_curves(self.records)
 
     def _work(self) -> None:

@@ -1,4 +1,7 @@
-"""Save weights and training states as safetensors with JSON in the header: replaced atomically, never pickled."""
+"""Save weights and training states as safetensors files with JSON headers.
+
+Files are replaced atomically, and nothing is pickled.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -82,7 +85,7 @@ def save_training_state(
 
 
 def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Load what `save_training_state` wrote into `model` and `optimizer`, and return the facts.
+    """Restore `model` and `optimizer` from a file that `save_training_state` wrote, and return the facts.
 
     Raises:
         InputError: The file is missing, damaged, or from a different model.

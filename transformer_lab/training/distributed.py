@@ -1,6 +1,6 @@
-"""Train one model in several processes: each takes its share of every batch, and the gradients are summed.
+"""Train one model in several processes. Each process takes its share of every batch, and the gradients are summed.
 
-Start them with `torchrun --nproc-per-node 2 -m transformer_lab.cli train ...`.
+Start the processes with `torchrun --nproc-per-node 2 -m transformer_lab.cli train ...`.
 """
 
 import os
@@ -17,7 +17,7 @@ from transformer_lab.errors import InputError
 
 @dataclass(frozen=True)
 class WorkerGroup:
-    """This process's rank among the processes that train together. Only the first, rank 0, writes files and prints."""
+    """The rank of this process among the processes that train together. Only rank 0 writes files and prints."""
 
     rank: int = 0
     world_size: int = 1
@@ -27,7 +27,7 @@ class WorkerGroup:
         return self.rank == 0
 
     def share_of(self, batch: Batch) -> Batch:
-        """Return this process's share of `batch`: every `world_size`-th sentence, possibly none."""
+        """Return this process's share of `batch`: every `world_size`-th sentence. The share may be empty."""
         mine = slice(self.rank, None, self.world_size)
         return replace(batch, source=batch.source[mine], target=batch.target[mine], indices=batch.indices[mine])
 
@@ -59,7 +59,7 @@ class WorkerGroup:
 
 
 def join_workers(device: torch.device) -> WorkerGroup:
-    """Connect to the other processes if torchrun started any: with NCCL between GPUs, otherwise with Gloo.
+    """If torchrun started other processes, connect to them, using NCCL between GPUs and Gloo otherwise.
 
     Raises:
         InputError: WORLD_SIZE is not 1, but a variable needed to reach the other processes is not set.
@@ -75,9 +75,9 @@ def join_workers(device: torch.device) -> WorkerGroup:
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """Return the device with that name. The default is a GPU if there is one, otherwise the CPU.
+    """Return the device with this name. The default is a GPU if there is one; otherwise, it is the CPU.
 
-    If there are several GPUs, each process gets its own unless the name has a number, such as `cuda:1`.
+    If there are several GPUs, each process gets its own GPU, unless the name has a number, such as `cuda:1`.
 
     Raises:
         InputError: The device does not exist, or is neither `cpu` nor `cuda`.
@@ -92,8 +92,8 @@ def choose_device(name: str | None = None) -> torch.device:
             return device
         if device.index is None:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)  # do this first, or every process allocates memory on the first GPU
-    except (RuntimeError, AssertionError, AttributeError, NotImplementedError):  # which one depends on the device
+        torch.cuda.set_device(device)  # do this first; otherwise, every process allocates memory on the first GPU
+    except (RuntimeError, AssertionError, AttributeError, NotImplementedError):  # depending on the device
         message = f"this torch cannot compute on {name or device} here: choose another device, such as cpu"
         raise InputError(message, parameter="device") from None
     return device

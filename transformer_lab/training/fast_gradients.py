@@ -1,13 +1,13 @@
-"""Compute the same gradients in less time, with a copy of the model. The model itself stays as in the paper.
+"""Compute the same gradients in less time, with a copy of the model. The model itself is left unchanged.
 
 On a CPU, matrix products take only about half the time of a plain training step. The rest is spent on random numbers
 for dropout, on the softmax over the vocabulary, and on moving float32 numbers through memory. The copy computes in
 bfloat16, uses one random byte per number, normalizes with torch's kernel, and never holds the logits of a whole batch.
-Sums over the tokens of a batch, for which bfloat16 is too coarse, are in float32.
+Sums over the tokens of a batch are computed in float32, because bfloat16 is too coarse for them.
 
 On a GPU, each operation on a small model finishes before the next one is launched, so the number of launches determines
-the speed. The copy needs little more than half as many (`benchmarks/launches.py`), because each norm is a single kernel
-and the bfloat16 weights are not converted in each step.
+the speed. The copy needs only slightly more than half as many launches (`benchmarks/launches.py`), because each norm is
+a single kernel and the bfloat16 weights are not converted in each step.
 """
 
 import copy
@@ -34,7 +34,7 @@ class ByteDropout(nn.Dropout):
             return x
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
         random_bytes = words.view(torch.uint8)[: x.numel()].view(x.shape)
-        # Whole numbers up to 256 are exact in bfloat16: 0 where the byte is below the threshold, 1 elsewhere.
+        # Whole numbers up to 256 are exact in bfloat16. The mask is 0 below the threshold and 1 elsewhere.
         keep_mask = random_bytes.to(x.dtype).sub_(dropped_of_256 - 1).clamp_(0, 1)
         return x * keep_mask.mul_(256 / (256 - dropped_of_256))
 
@@ -66,10 +66,12 @@ class FusedLayerNorm(nn.Module):
 def unfused_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout | None
 ) -> tuple[Tensor, None]:
-    """Compute attention with few intermediate tensors, faster than flash attention for sentences of a few dozen tokens.
+    """Compute attention with few intermediate tensors.
 
-    Arguments and result are as in `fused_attention`, but every query needs at least one visible key. In training, it
-    has one, because each sentence ends with eos.
+    For sentences of a few dozen tokens, this is faster than flash attention.
+
+    The arguments and the result are the same as in `fused_attention`, but every query needs at least one visible key.
+    In training, every query has a visible key because each sentence ends with eos.
     """
     scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1)  # (batch, heads, query, key)
     if mask is not None:
@@ -82,8 +84,8 @@ class OutputLayerLoss(torch.autograd.Function):
     """The output layer and `label_smoothing_loss` in one pass, a few hundred tokens at a time.
 
     For a token with logits z and label y, smoothing e, and V words, the gradient of the loss with respect to z is
-    softmax(z) - e / V - (1 - e) [y], where [y] is the one-hot vector for y. It is available as soon as the softmax is,
-    so the logits do not have to be kept.
+    softmax(z) - e / V - (1 - e) [y], where [y] is the one-hot vector for y. The gradient is available as soon as the
+    softmax is, so the logits do not have to be kept.
 
     With `consistency`, `hidden` and `labels` contain every token twice, once per pass, as in `consistency_loss`.
     """
@@ -150,7 +152,7 @@ def symmetric_kl(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
     """Return KL(P ‖ Q) + KL(Q ‖ P), summed over tokens, and its gradient with respect to the logits of both passes.
 
     With d = log P - log Q, KL(P ‖ Q) + KL(Q ‖ P) is the sum of (P - Q) d over all words. Its gradient with respect to
-    the logits of P is P (d - KL(P ‖ Q)) + P - Q; for the logits of Q, exchange P and Q.
+    the logits of P is P (d - KL(P ‖ Q)) + P - Q; for the logits of Q, swap P and Q.
 
     Args:
         log_probabilities: `(tokens * 2, vocab)`. Each token has two rows, first P and then Q.
@@ -167,18 +169,18 @@ def symmetric_kl(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class FastGradients:
-    """A copy of `model` that computes gradients in `precision` and adds them to those of the float32 parameters.
+    """A copy of `model` that computes gradients in `precision` and adds them to the float32 gradients of the model.
 
-    Parts from outside the package, such as the reader's own, are copied as they are and run under autocast. On a CPU,
-    torch's dropout is replaced even in these parts, and so is `attend` if it is `fused_attention`. Any other attention
-    function is called unchanged.
+    Parts from outside the package, such as your own, are copied unchanged and run under autocast. On a CPU, torch's
+    dropout is replaced even in these parts, and so is `attend` if it is `fused_attention`. Any other attention function
+    is called unchanged.
 
     Args:
         model: The model. Only the gradients of its parameters are changed.
         precision: The dtype of the copy.
         compiled: Whether to compile the copy with `torch.compile`.
-        device_type: The device that the copy is made for: `"cpu"`, or anything else for a GPU. The default is the
-            model's device.
+        device_type: The kind of device that the copy is made for: `"cpu"`, or anything else for a GPU. The default is
+            the model's device.
 
     Raises:
         ValueError: The model's `output` is not an `nn.Linear` with a bias. The loss computes this layer itself.
@@ -215,10 +217,10 @@ class FastGradients:
 
     @reimplements("train_step")
     def backward(self, batch: Batch, smoothing: float, part: float, consistency: float = 0.0) -> Tensor:
-        """Multiply the loss on `batch` by `part`, add its gradients to the parameters' gradients, and return it.
+        """Multiply the loss on `batch` by `part`, add its gradients to those of the parameters, and return the product.
 
         The real tokens are found on the CPU, before the batch is copied to the model's device. Their number determines
-        later shapes, and reading it from a GPU would mean waiting.
+        later shapes, and reading this number from a GPU would mean waiting.
         """
         batch = batch.repeated(2) if consistency else batch
         _, labels = shift_target(batch.target)
@@ -244,7 +246,7 @@ class FastGradients:
 
     @torch.no_grad()
     def accumulate_gradients(self) -> None:
-        """Add the copy's gradients to the model's, and clear the copy's."""
+        """Add the copy's gradients to the model's gradients, and then clear the copy's gradients."""
         pairs = zip(self.parameters, self.copied_parameters, strict=True)
         pairs = [(parameter, copied) for parameter, copied in pairs if copied.grad is not None]
         gradients = [torch.empty_like(parameter) for parameter, _ in pairs]
@@ -260,7 +262,7 @@ class FastGradients:
 
 
 def replace_modules(module: nn.Module, slow: type[nn.Module], fast: Callable[[Any], nn.Module]) -> None:
-    """Replace every descendant whose class is exactly `slow` with `fast(child)`. Subclasses are left alone."""
+    """Replace every descendant whose class is exactly `slow` with `fast(child)`. Subclasses are left unchanged."""
     for name, child in module.named_children():
         if type(child) is slow:
             setattr(module, name, fast(child))

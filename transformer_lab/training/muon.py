@@ -15,22 +15,23 @@ POLYNOMIAL, ROUNDS = (3.4445, -4.7750, 2.0315), 5
 class Muon(torch.optim.AdamW):
     """Muon for matrices and Adam for everything else, with one learning rate.
 
-    A step of Adam changes each weight by about 0.2 times the learning rate. A step of Muon is multiplied by
-    0.2 √(the longer side) so that it has the same size (Liu et al. 2025, "Muon is Scalable for LLM Training").
-    `torch.optim.Muon` takes the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix at a time. Here, matrices
-    of the same shape are processed together, which is faster when there are many small ones.
+    A step of Adam changes each weight by about 0.2 times the learning rate. A step of Muon is multiplied by 0.2 √(the
+    longer side) so that it has the same size (Liu et al. 2025, "Muon is Scalable for LLM Training"). `torch.optim.Muon`
+    takes the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix at a time. Here, matrices of the same shape
+    are processed together, which is faster when there are many small matrices.
 
-    A step clears the gradients of the matrices. As in torch's fused optimizers, it changes no weights if the attribute
-    `found_inf`, a tensor, is 1.
+    A step clears the gradients of the matrices. As in torch's fused optimizers, it leaves the weights unchanged if the
+    `found_inf` attribute (a tensor) is 1.
 
     Args:
-        matrices: Parameters with two dimensions, other than embeddings and the output layer, whose rows are tokens.
+        matrices: Parameters with two dimensions, excluding the embeddings and the output layer because their rows are
+            tokens.
         others: Parameters for Adam.
-        lr: Learning rate of both.
+        lr: Learning rate of both Muon and Adam.
         momentum: Nesterov momentum of Muon.
-        weight_decay: Weight decay of both.
+        weight_decay: Weight decay of both Muon and Adam.
         precision: The dtype for orthogonalization. `torch.bfloat16` is precise enough if the hardware supports it.
-        adam: Further arguments of `torch.optim.AdamW`, such as `betas`.
+        adam: Other arguments of `torch.optim.AdamW`, such as `betas`.
     """
 
     def __init__(

@@ -47,12 +47,13 @@ def train_in_own_process(
     gets the records of the epochs that are already finished. The arguments and the result are the same as for `train`.
 
     Raises:
-        InputError: As in `train`, or the process failed. In that case, the message contains its last 8 lines of output.
+        InputError: `train` raised this error, or the process failed. If the process failed, the message contains the
+            last 8 lines of its output.
     """
     if resume:
         records = read_metrics(Path(output) / "metrics.jsonl")
         finished = max((record["epoch"] for record in records if record["kind"] == "epoch"), default=0)
-        for record in records:  # skip the steps of an interrupted epoch, which will be repeated
+        for record in records:  # skip the steps of an interrupted epoch, because they will be repeated
             if record.get("epoch", finished + 1) <= finished:
                 on_log(record)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -66,7 +67,7 @@ def train_in_own_process(
             text=True,
             encoding="utf-8",
         )
-        with process:  # on exit, closes the channel, which ends the process, and waits for it
+        with process:  # on exit, closes the channel to end the process, and waits for it to end
             process.stdin.write(json.dumps([asdict(preset), str(output), resume]) + "\n")
             process.stdin.flush()
             for line in process.stdout:

@@ -1,4 +1,4 @@
-"""Records of a training run: `training.json` has its configuration and result, and `metrics.jsonl` its history.
+"""Records of a training run: its configuration and result in `training.json`, and its history in `metrics.jsonl`.
 
 Every line of `metrics.jsonl` is a JSON object with a `kind`:
 
@@ -92,7 +92,7 @@ def environment(preset: Preset, device: torch.device, precision: torch.dtype, pr
 
 
 def software(*packages: str) -> dict[str, Any]:
-    """Return the running command, the commit, the number of threads, and the versions of Python and of packages."""
+    """Return the running command, the commit, the number of threads, and the versions of Python and the packages."""
     return {
         "command": command_line(),
         "commit": commit(),
@@ -123,9 +123,12 @@ def installed(name: str) -> str | None:
 
 
 def commit() -> str | None:
-    """Return the commit of the running source tree, with `-dirty` if it was changed, or None outside a repository."""
+    """Return the commit of the running source tree. If the tree was changed, add `-dirty`.
+
+    Outside a repository, return None.
+    """
     root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():  # installed, perhaps inside another project's repository
+    if not (root / ".git").exists():  # the package is installed, perhaps inside the repository of another project
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
@@ -135,7 +138,7 @@ def commit() -> str | None:
 
 
 def peak_memory_mib(device: torch.device) -> float:
-    """Return this process's peak memory in MiB: GPU memory if it trains on a GPU, otherwise main memory."""
+    """Return this process's peak memory in MiB: GPU memory if it trains on a GPU; otherwise, main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     if sys.platform == "win32":
@@ -151,7 +154,7 @@ def peak_memory_mib(device: torch.device) -> float:
 class Metrics:
     """The file `metrics.jsonl`, with one record per line. Each record is also passed to `on_log`.
 
-    A resumed run writes the records after `last_step` again, so the old ones are dropped first.
+    A resumed run writes the records after `last_step` again, so the old records are dropped first.
     """
 
     def __init__(self, path: Path, last_step: int, on_log: Callable[[dict[str, Any]], None] | None = None) -> None:
@@ -173,7 +176,7 @@ class Metrics:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Return the records in a `metrics.jsonl`, up to the first incomplete line, or none if the file does not exist."""
+    """Return the records in `metrics.jsonl` up to the first incomplete line. Without a file, return an empty list."""
     records = []
     if Path(path).exists():
         for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():

@@ -87,7 +87,7 @@ class UpdateResult:
     def read(self) -> tuple[list[float], float]:
         """Return `(losses, norm)`: each batch's share of the mean loss, and the norm of the gradient before clipping.
 
-        The losses add up to the mean loss over all tokens in the update, in nats per token.
+        The losses sum to the mean loss over all the tokens in the update, in nats per token.
         """
         if self.copied:
             self.copied.synchronize()
@@ -107,17 +107,19 @@ def update_weights(
 ) -> UpdateResult:
     """Do the work of `train_step` for large runs: one update from several batches, in one or more processes.
 
-    Each batch is weighted by its number of real tokens, so the update equals that of a single batch with all sentences.
-    If the loss or the norm of the gradient is not finite, the weights do not change.
+    Each batch is weighted by its number of real tokens, so the update is the same as for a single batch with all the
+    sentences. If the loss or the norm of the gradient is not finite, the weights are left unchanged.
 
     Args:
         model: The model to train.
-        batches: The same in every process, on the CPU. Each process takes its share of every batch.
+        batches: The batches, on the CPU. They are the same in every process, and each process takes its share of every
+            batch.
         optimizer: The result of `build_optimizer`. Its learning rate is set by the caller.
         preset: Determines label smoothing, gradient clipping, and consistency training.
         precision: The dtype of matrix products.
-        workers: This process and the others.
-        fast: If given, computes the gradients in place of `model`, in its own precision.
+        workers: The group of processes that train together.
+        fast: The result of `prepare_gradients`. If it is not None, it computes the gradients in place of `model`, in
+            its own precision.
     """
     device = next(model.parameters()).device
     all_tokens = sum(batch.target_tokens for batch in batches)
@@ -143,7 +145,7 @@ def update_weights(
 
 
 def backward(model: nn.Module, batch: Batch, preset: Preset, part: float, precision: torch.dtype) -> Tensor:
-    """Multiply the loss on `batch` by `part`, add its gradients to the parameters' gradients, and return it."""
+    """Multiply the loss on `batch` by `part`, add its gradients to those of the parameters, and return the product."""
     batch = batch.repeated(2) if preset.consistency else batch
     decoder_input, labels = shift_target(batch.target)
     with torch.autocast(batch.target.device.type, precision, enabled=precision != torch.float32):
@@ -159,7 +161,7 @@ def backward(model: nn.Module, batch: Batch, preset: Preset, part: float, precis
 
 
 def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) -> FastGradients | None:
-    """Return the argument `fast` of `update_weights`. With `compiled`, compile the module that computes gradients."""
+    """Return the `fast` argument for `update_weights`. With `compiled`, compile the module that computes gradients."""
     if preset.fast:
         return FastGradients(model, precision, preset.compiled)
     if preset.compiled:
@@ -170,7 +172,7 @@ def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) 
 def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
     """Return the dtype that the preset sets for matrix products.
 
-    "auto" means bfloat16 if the hardware supports it, otherwise float32.
+    "auto" means bfloat16 if the hardware supports it; otherwise, it means float32.
     """
     if preset.precision == "auto":
         if device.type == "cuda":
@@ -185,8 +187,8 @@ def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
 def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
     """Build Adam (section 5.3) or Muon.
 
-    Muon is for the matrices between the embeddings and the output layer. All other parameters use Adam. Weight decay is
-    decoupled from the gradient, as in AdamW.
+    Muon trains the matrices between the embeddings and the output layer. Adam trains all other parameters. Weight decay
+    is decoupled from the gradient, as in AdamW.
     """
     parameters = list(model.parameters())
     adam = {"lr": 0.0, "betas": preset.betas, "eps": preset.eps, "weight_decay": preset.weight_decay, "fused": True}

@@ -75,29 +75,30 @@ def train(
 ) -> dict[str, Any]:
     """Train a model and save it, together with a record of how it was trained.
 
-    Afterwards, `Translator.load` can load the model from `output`, which also holds `training.json`, `metrics.jsonl`
+    Afterward, `Translator.load` can load the model from `output`, which also holds `training.json`, `metrics.jsonl`
     (see `records`), and the checkpoints. Every epoch ends with a checkpoint that replaces the previous one atomically,
-    so any interruption costs at most one epoch. A run that is interrupted and resumed produces the same weights as one
-    that is not, bit for bit on a CPU.
+    so any interruption costs at most one epoch. A run that is interrupted and resumed produces the same weights as an
+    uninterrupted run. On a CPU, the weights are identical bit for bit.
 
     With torchrun, the processes share every batch, and each has its own dropout. Without dropout, the result is the
-    same as with one process, except for rounding; with dropout, it differs as it would with a different seed. Torch's
-    global seed is set from `preset.seed` at the start of every epoch.
+    same as with one process, except for rounding. With dropout, the result differs as it would with a different seed.
+    Torch's global seed is set from `preset.seed` at the start of every epoch.
 
     Args:
         preset: The hyperparameters, or the name of one of `PRESETS`.
         output: A new folder or, with `resume`, the folder of the run to continue.
-        data_dir: The folder with the corpus, as in `load_corpus`, so that nothing is downloaded.
-        resume: Continue the run in `output` after its last finished epoch. Its configuration must be the same. If the
+        data_dir: The folder that contains the corpus, as in `load_corpus`. If given, nothing is downloaded.
+        resume: Continue the run in `output` after its last finished epoch. The configuration must be the same. If the
             run is finished and its checkpoints were removed, return its record.
         source: The code of the language to translate from.
         target: The code of the language to translate into.
-        build_model: Function that builds the model from its configuration, for example with your own parts.
-        on_log: Called with every record of `metrics.jsonl` when it is written.
-        device: For example `"cpu"` or `"cuda:1"`. The default is a GPU if there is one, otherwise the CPU.
+        build_model: A function that builds the model from its configuration, for example with your own parts.
+        on_log: A function that is called with each record of `metrics.jsonl` when the record is written.
+        device: The name of a device, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one; otherwise, it
+            is the CPU.
 
     Returns:
-        The content of `training.json`, or an empty dictionary in every process but the first.
+        The content of `training.json`. In every process except the first, the result is an empty dictionary.
 
     Raises:
         InputError: An argument is unusable, or the folder cannot be written.
@@ -154,7 +155,8 @@ def check_output_folder(output: Path, resume: bool) -> None:
     """Prepare the folder for a new run or, with `resume`, for continuing the run in it.
 
     Raises:
-        InputError: The folder already holds a run or, with `resume`, holds none, or it cannot be written.
+        InputError: The folder cannot be written. Without `resume`, it already contains a run. With `resume`, it does
+            not contain a run.
     """
     if resume:
         if not (output / "training.json").exists():
@@ -172,14 +174,14 @@ def check_output_folder(output: Path, resume: bool) -> None:
                 "or give a new folder with --output"
             )
     for file in ("config.json", "tokenizer.json", "metrics.jsonl"):
-        if (output / file).exists() and not (output / "checkpoints").is_dir():  # unless a refused run left both
+        if (output / file).exists() and not (output / "checkpoints").is_dir():  # unless a rejected run left both
             raise InputError(f"{output} already holds a {file} from something else: give a new folder with --output")
     with writing(output):
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
 
 
 def is_finished(output: Path) -> bool:
-    """Return whether the run in the folder is finished and its checkpoints, which are large, have been removed."""
+    """Return whether the run in the folder is finished and its large checkpoints have been removed."""
     without = not (output / "checkpoints" / "latest.safetensors").exists()
     return without and "result" in read_json(output / "training.json")
 
@@ -206,7 +208,7 @@ class EncodedPairs:
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
-    """Encode both sides of each pair, leaving out pairs that are longer than the model's `max_length`.
+    """Encode both sides of each pair, skipping pairs that are longer than the model's `max_length`.
 
     Raises:
         InputError: No pairs are left, or a pair does not fit into a batch.
@@ -277,7 +279,7 @@ class TrainingRun:
         self.started = time.perf_counter()
         self.preset, self.output, self.device, self.workers = preset, output, device, workers
         self.precision = computing_precision(preset, device)
-        # A GPU computes the next step while the CPU reads the results of this one, so it never waits for the CPU.
+        # A GPU computes the next step while the CPU reads the results of this one, so the GPU never waits for the CPU.
         self.unread_steps = 1 if device.type == "cuda" else 0
         self.progress = Progress()
         run_configuration = configuration(preset, corpus)
@@ -302,7 +304,7 @@ class TrainingRun:
             self.load_checkpoint()
         if workers.first:
             if not resume:
-                # Write the record last: it marks the folder as resumable, so a refused run must not leave one.
+                # Write the record last: it marks the folder as resumable, so a rejected run must not leave a record.
                 started_as = environment(preset, device, self.precision, workers.world_size)
                 write_json(self.record, {"configuration": run_configuration, "environment": started_as})
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
@@ -363,7 +365,7 @@ class TrainingRun:
             self.fast.sync_weights()
 
     def train_epoch(self, epoch: int) -> None:
-        """Train on every pair once, in an order that depends only on the seed and the epoch, then validate and save."""
+        """Train on every pair once, in an order that depends only on the seed and epoch, and then validate and save."""
         groups = self.batches_of_epoch(epoch)
         total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
         if epoch == 1 and self.workers.first:
@@ -443,7 +445,7 @@ class TrainingRun:
         """Return the token IDs of both sides.
 
         With BPE-dropout (Provilkov et al. 2020), the pairs are tokenized differently in every epoch. If a pair's new
-        tokens would not fit into the model or a batch, it keeps its usual tokens.
+        tokens would not fit into the model or a batch, the pair keeps its usual tokens.
         """
         preset, usual = self.preset, self.train_pairs
         if not preset.bpe_dropout:
@@ -495,7 +497,7 @@ class TrainingRun:
         )
 
     def validate(self, train_loss: float, speed: float) -> None:
-        """Evaluate the model on the validation pairs, log the results, and note the epoch if it is the best so far."""
+        """Evaluate the model on the validation pairs and log the results. If the epoch is the best so far, note it."""
         progress = self.progress
         loss, perplexity = evaluate(self.model, self.validation_batches)
         bleu = None
@@ -529,7 +531,7 @@ class TrainingRun:
         return cased_bleu(translations, list(references), self.tokenizer.target)
 
     def save(self) -> None:
-        """Save the epoch's weights, then the training state, then delete the weights that are no longer needed."""
+        """Save the epoch's weights and then the training state. Finally, delete weights that are no longer needed."""
         progress = self.progress
         progress.seconds = self.seconds()
         save_tensors(self.weights_of_epoch(progress.epoch), model_weights(self.model), {"epoch": progress.epoch})
@@ -541,11 +543,11 @@ class TrainingRun:
                     path.unlink()
 
     def last_epochs(self) -> range:
-        """Return the last finished epochs, whose weights would be averaged if the run ended now."""
+        """Return the last finished epochs. Their weights would be averaged if the run ended now."""
         return range(max(1, self.progress.epoch - self.preset.average + 1), self.progress.epoch + 1)
 
     def finish(self) -> dict[str, Any]:
-        """Choose between the average of the last epochs and the best epoch, by validation BLEU, and save the model."""
+        """Compare the average of the last epochs with the best epoch by validation BLEU, and save the better model."""
         last, best = self.last_epochs(), self.progress.best_epoch
         candidates = {f"epoch {best}": [best]}
         averaged = f"average of epochs {last[0]} to {last[-1]}" if len(last) > 1 else f"epoch {last[0]}"
@@ -611,7 +613,7 @@ def warn_of_unfinished_warm_up(preset: Preset, total_steps: int) -> None:
         )
 
 
-SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams for BPE-dropout; the pair order uses 0, dropout 1 + rank
+SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # for BPE-dropout; others: 0 for pair order, 1 + rank for dropout
 
 
 def seed_of(seed: int, epoch: int, stream: int) -> int:
@@ -628,7 +630,7 @@ def compare_configurations(record: dict[str, Any], now: dict[str, Any], output: 
     earlier = record.get("configuration")
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
-    # If the record lacks a field, the field was added after the run, which used what is now the default.
+    # If the record lacks a field, the field was added after the run. The run used what is now the default value.
     earlier = {"validation_sha256": now["validation_sha256"]} | earlier | asdict(Preset(name="")) | earlier["preset"]
     if differing := differing_values(earlier | {"preset": None}, now | now["preset"] | {"preset": None}):
         raise InputError(
