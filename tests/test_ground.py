@@ -53,7 +53,7 @@ def asked_for(file: str) -> list[str]:
 
 
 def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
-    """Return the names of these packages and of all their dependencies, on this system only or on any system."""
+    """Return the names of these packages and of all their dependencies, either on this system only or on any system."""
     found: set[tuple[str, str]] = set()
     todo = list(map(Requirement, asked))
     while todo:
@@ -123,7 +123,7 @@ def test_each_requirements_file_pins_every_dependency(file):
 
 
 def test_learners_do_not_download_packages_for_teachers_and_developers():
-    """Every extra package costs a learner download time and disk space."""
+    """Every extra package costs learners download time and disk space."""
     learner = asked_for(LEARNER)
     assert sorted(pins(LEARNER).keys() - needed(learner, on_any_system=True)) == []
     assert sorted(pins(TEACHER).keys() - needed(learner + asked_for(TEACHER), on_any_system=True)) == []

@@ -1,6 +1,6 @@
-"""Cut every epoch to a few updates. IPython runs this file when a kernel starts.
+"""Limit every epoch to a few updates. IPython runs this file when a kernel starts.
 
-The tests check that each cell runs, not how good a model gets. Without this file, they would train for minutes.
+The tests check that each cell runs, not how good a model becomes. Without this file, training would take minutes.
 """
 
 from transformer_lab.training import own_process

@@ -92,7 +92,7 @@ def test_every_internal_link_has_a_target(site, pages):
 
 
 def test_pages_load_nothing_from_other_sites(pages):
-    """The site must work offline and must not reveal its readers to other sites."""
+    """The site must work offline and must not tell other sites who reads it."""
     loaded = [
         f"{name}: {address}"
         for name, page in pages.items()

@@ -16,7 +16,7 @@ WITH_EXERCISES = [path for path in NOTEBOOKS if '"exercise-' in path.read_text(e
 
 @pytest.fixture(scope="module")
 def client(notebook_environment):
-    """Return a client with a running kernel. Each notebook resets it, which is faster than starting another."""
+    """Return a client with a running kernel. Each notebook resets the kernel, because starting another takes longer."""
     client = NotebookClient(nbformat.v4.new_notebook(), timeout=300, iopub_timeout=300, allow_errors=True)
     with client.setup_kernel(env=notebook_environment):
         yield client

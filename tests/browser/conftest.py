@@ -217,7 +217,7 @@ class OpenNotebook:
         return cell.locator(".jp-Cell-outputArea")
 
     def wait_for(self, cell_id: str, before: int | None = None) -> None:
-        """Wait until the cell has run, which changes its execution count from `before`, and the kernel is idle."""
+        """Wait until the cell's execution count is no longer `before` and the kernel is idle."""
         self.page.wait_for_function(
             """([id, before]) => {
                 const panel = jupyterapp.shell.currentWidget;
@@ -238,13 +238,14 @@ class OpenNotebook:
 
 @pytest.fixture
 def opened(page, lab):
-    """Return a function that opens a notebook in JupyterLab, or on a given server: `opened("01_attention.ipynb")`."""
+    """Return a function that opens a notebook, either in JupyterLab or on a given server:
+    `opened("01_attention.ipynb")`."""
     return lambda name, server=lab: OpenNotebook(page, server, name)
 
 
 @pytest.fixture(scope="module")
 def opened_for_all(browser, lab):
-    """Return a function like `opened` whose page all tests in a file share, because kernels take seconds to start."""
+    """Return a function like `opened`. All tests in a file share one page, because kernels take seconds to start."""
     with new_page(browser) as page:
         yield lambda name: OpenNotebook(page, lab, name)
 

@@ -40,7 +40,8 @@ NOT_PYTHON = ["def x(scores)\n    return scores", "x = lambda scores: scores)"]
 
 @pytest.mark.parametrize("source", [*PYTHON, *NOT_PYTHON])
 def test_all_ways_to_bind_a_name(source):
-    """If a cell could not be analyzed, its imports and names would be lost. After a syntax error, names are guessed."""
+    """If a cell could not be analyzed, its imports and names would be lost. In a cell with a syntax error, names are
+    guessed."""
     names = names_of(source)
     assert names.is_python == (source in PYTHON)
     assert "x" in names.binds
@@ -87,7 +88,8 @@ def test_global_names(source, binds, reads, changes):
 
 
 def test_what_is_too_long_is_not_parsed():
-    """A syntax tree takes hundreds of times as much memory as text. The names that a cell defines are still found."""
+    """Parsing takes hundreds of times as much memory as the text. The names that a long cell defines are still
+    found."""
     names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}
@@ -124,7 +126,7 @@ def test_which_functions_are_unwritten(source, unwritten):
 
 
 def test_which_classes_are_unwritten():
-    """A class counts as written as soon as one of the student's methods is written."""
+    """A class counts as written as soon as the student has written one of the missing methods."""
     methods = ["__init__(self):\n        {}", "forward(self):\n        {}", "shown(self):\n        return 1"]
     source = "class A:\n" + "".join(f"    def {method}\n" for method in methods)
     blank = ("__init__", "forward")

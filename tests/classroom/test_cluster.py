@@ -73,7 +73,8 @@ class Cluster:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
 
     def add_worker(self, name: str, why_no_sandbox: str = "", sticky: bool = False) -> None:
-        """Start a worker that reads marks instead of grading. If `sticky`, it never finishes the student `Ada`."""
+        """Start a worker that reads marks instead of grading. If `sticky` is true, the worker never finishes student
+        `Ada`."""
         preload = self.folder / f"{name}.py"
         conftest = str(Path(__file__).with_name("conftest.py"))
         preload.write_text(STAND_IN.format(conftest=conftest, log=str(self.log), why=why_no_sandbox, sticky=sticky))
@@ -202,8 +203,8 @@ def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_
 
 
 def test_a_cluster_that_is_gone_ends_the_run(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
-    """Waiting forever for a cluster that was switched off would keep the output folder locked. This test switches the
-    shared cluster off, so no later test may use it."""
+    """If a run waited forever for a cluster that was shut down, the output folder would stay locked. This test shuts
+    down the shared cluster, so no test after it can use the cluster."""
     monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 3)
     monkeypatch.setattr(cluster_module, "LOST_SECONDS", 2)
     (cluster.log / "stuck").unlink(missing_ok=True)

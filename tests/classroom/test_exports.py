@@ -79,7 +79,7 @@ def test_a_file_that_could_not_be_read(entry):
 
 
 def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
-    """Gradescope reads one results file per submission, however many notebooks were submitted."""
+    """Gradescope reads one results file per submission, regardless of how many notebooks were submitted."""
     attention = entry("Ada", "01_attention", softmax="passed", remarks=["a cell is missing"])
     lost = entry("Ada", "", path="handed_in/Ada/notes.ipynb", problem="the file is empty")
     given = json.loads(gradescope_results([lost, attention, handed_in]))

@@ -50,7 +50,7 @@ def test_a_result_is_kept_as_it_was(book):
 
 
 def test_a_crash_loses_no_result_that_was_saved(tmp_path):
-    """If a process is killed in the middle of a transaction, everything it saved before that is kept."""
+    """If a process is killed in the middle of a transaction, everything it had saved up to then is preserved."""
     path = tmp_path / "gradebook.sqlite"
     code = (
         "import os, pathlib, signal, sys\n"

@@ -1,7 +1,7 @@
 """Submissions that try to cheat, break the grader, or disrupt other submissions, graded in one batch with honest ones.
 
-None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get the
-same results as they would by themselves. The submissions are in `hostile/`.
+None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get the same
+results as if they had been graded alone.
 """
 
 import csv
@@ -301,7 +301,7 @@ def test_there_are_many():
 
 
 def test_the_honest_ones_are_as_they_are_without_the_others(alone, batch):
-    """Grade honest submissions with another secret seed, next to some that use up CPU time, memory, and processes."""
+    """Grade honest submissions with another secret seed, alongside some that use up CPU time, memory, and processes."""
 
     def rows(one: Batch) -> dict[str, dict[str, str]]:
         text = (one.out / "gradebook.csv").read_text(encoding="utf-8-sig")
@@ -345,11 +345,11 @@ def test_no_page_runs_what_a_submission_holds(batch, read_page):
 
 
 def test_a_browser_runs_nothing_of_a_page(batch):
-    """A browser may run something as a script that a parser considers plain text."""
+    """A browser might run text as a script even if a parser considers it plain text."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("no Chromium on the PATH: apt-get install chromium")
-    whole = batch.folder.parent / "all.html"  # without policy and title, so that only escaping protects the page
+    whole = batch.folder.parent / "all.html"  # without the policy and the title, so that only escaping protects the page
     pages = [path.read_text(encoding="utf-8") for path in sorted((batch.out / "feedback").iterdir())]
     pages.append((batch.out / "summary.html").read_text(encoding="utf-8"))
     bodies = [re.sub(r"<title>.*?</title>|<meta http-equiv=[^>]*>", "", page) for page in pages]

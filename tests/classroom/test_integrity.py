@@ -125,7 +125,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
 @pytest.mark.parametrize(
     ("exercise", "source", "cells", "flags"),
     [
-        # a helper is part of the answer, even if called through another helper; a cell that it doesn't use isn't
+        # a helper is part of the answer, even if called through another helper; a cell that the answer doesn't use is not
         (
             ATTENTION,
             answer("through(query)"),
@@ -385,7 +385,7 @@ OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "j
 
 @pytest.mark.parametrize("copy", [BASE, RENAMED, ONE_MORE, ONE_OTHER])
 def test_a_copy_is_found(copy):
-    """The copies are unchanged, have new names and no comments, or have one statement added or changed."""
+    """Each copy is unchanged, has new names and no comments, or has one statement that was added or changed."""
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, copy)]
     assert similar(answers) == [(NAME, ("ada", "cy"))]
 

@@ -117,7 +117,7 @@ def test_a_cell_without_end_is_interrupted_and_the_kernel_lives_on(kernel_with):
 
 
 def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
-    """A kernel is ended on time even while the grader is waiting for something else."""
+    """A kernel is stopped on time even while the grader is waiting for something else."""
     with pytest.raises(KernelEnded) as ended:
         run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
     assert ended.value.reason == "time"

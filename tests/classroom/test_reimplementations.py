@@ -20,7 +20,8 @@ NOTHING = inspect.Parameter.empty
 
 
 def test_every_mark_names_an_answer_and_is_found():
-    """A mark with a misspelled name, or inside another function, would leave the marked function in the package."""
+    """If a mark had a misspelled name or were inside another function, the marked function would stay in the
+    package."""
     found = reimplementations()
     assert set(found) <= set(exercises())
     everything = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
@@ -59,7 +60,7 @@ def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
 
 
 def unmarked(subjects: list) -> list[str]:
-    """Return the subjects that pass a probe of an exercise for which they aren't marked."""
+    """Return the subjects that pass a probe of an exercise but aren't marked for that exercise."""
     found = []
     for exercise, subject in itertools.product(exercises().values(), subjects):
         parts = vars(subject).values() if isinstance(subject, type) else [subject]

@@ -1,4 +1,5 @@
-"""Without these tests, a student who submitted could be reported as absent, or an absent one could be overlooked."""
+"""Without these tests, a student who submitted could be reported as absent, or an absent student could be
+overlooked."""
 
 import csv
 import io
@@ -159,7 +160,8 @@ def test_a_person_is_found(person, student):
     ],
 )  # fmt: skip
 def test_who_is_who(roster, students, expected):
-    """Fields that a case doesn't list are expected to be empty, except for numbers, which are then not compared."""
+    """If a case doesn't list a field, that field must be empty. Numbers are an exception: they are compared only if
+    listed."""
     found = vars(attendance(roster, students)) | {"listed": 0}
     numbers = {} if "numbers" in expected else {"numbers": {}}
     assert found | numbers == vars(NO_ROSTER) | expected

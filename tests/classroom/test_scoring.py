@@ -1,4 +1,4 @@
-"""Test what a kernel may return and how many points it earns. This process acts as the kernel."""
+"""Test what a kernel may return and how many points each reply earns. This process acts as the kernel."""
 
 import functools
 import inspect

@@ -72,7 +72,7 @@ def test_the_measure_finds_an_answer_where_it_is():
 
 @pytest.mark.parametrize("number", notebooks())
 def test_no_answer_is_left_in_the_package(stubbed, number):
-    """Not even 60 % of a body is left anywhere, however it is formatted.
+    """No file still contains 60 % or more of a function body, no matter how it is formatted.
 
     Earlier notebooks' answers stay: a student who writes a decoder may read the encoder or inherit from it.
     """
@@ -95,7 +95,8 @@ def test_no_answer_is_left_in_the_package(stubbed, number):
 
 @pytest.mark.parametrize("number", notebooks())
 def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
-    """Byte code, tests, notebooks, and wrong answers that are nearly right would be second copies of the answer."""
+    """Bytecode, tests, notebooks, and wrong answers that are nearly correct would give the answers away a second
+    time."""
     files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
@@ -243,7 +244,8 @@ def test_check_never_raises(capsys, arguments, says):
 
 
 def test_check_finds_the_name_that_holds_a_lambda(capsys, monkeypatch):
-    """nbval compares the check's output: a correct answer is found by its variable name, whatever its `__name__` is."""
+    """nbval compares the check's output: a correct answer is found by its variable name, regardless of its
+    `__name__`."""
     monkeypatch.setattr(inert_exercises, "ANSWERS", {"softmax": "transformer_lab.model"})
     subject = lambda scores: scores  # noqa: E731
     monkeypatch.setattr(sys.modules["__main__"], "softmax", subject, raising=False)

@@ -212,7 +212,8 @@ def test_a_zip_made_by_hand(tmp_path, around, between):
 @pytest.mark.parametrize("inner", ["zoe/03_masks.ipynb", "all/zoe/03_masks.ipynb", "zoe_03_masks.ipynb", "zoe.zip"])
 @pytest.mark.parametrize("own", ["mallory.zip", "mallory_03_masks.zip", "mallory/mine.zip"])
 def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
-    """If a zip in a folder were read as a class, its folders would count as students, and the real Zoe as `zoe (2)`."""
+    """If a zip in a folder were read as a class, its folders would count as students, and the real Zoe would be `zoe
+    (2)`."""
     hers, his = NOTEBOOK, NOTEBOOK.replace(b"1", b"2")
     content = {inner: {"03_masks.ipynb": his} if inner.endswith(".zip") else his, "own.ipynb": OTHER}
     write(tmp_path, {"zoe/03_masks.ipynb": hers, own: content})
@@ -230,7 +231,7 @@ def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
-    """Students whose names look the same must not share a row of the table or, on any system, the file of a page."""
+    """Students whose names look the same must not share a table row or, on any operating system, a page's file."""
     names = ("ada", "Ada", "ADA", "a\u200bda", "ada ", "ada\n", "ada (2)")
     write(tmp_path, {"all.zip": {f"{name}/03_masks.ipynb": NOTEBOOK for name in names}})
     students = list(found(tmp_path / "all.zip"))
@@ -422,7 +423,8 @@ def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
 
 
 def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
-    """Reading a zip's directory takes a kilobyte of memory per entry. A student's zip must not break the class's."""
+    """Reading a zip's directory takes a kilobyte of memory per entry. One student's zip must not break the class's
+    zip."""
     monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     many = {f"{n}.txt": b"" for n in range(1_001)}
     write(tmp_path, {"all.zip": many, "handed_in/ada/all.zip": many, "handed_in/ben/03_masks.ipynb": NOTEBOOK})
@@ -439,7 +441,7 @@ def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
 @pytest.mark.parametrize("comment", [b"", b"a comment", bytes(65_535)])
 @pytest.mark.parametrize("locator", [b"", struct.pack("<4sLQL", b"PK\6\7", 0, 2**62, 1)])
 def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp_path, monkeypatch):
-    """Whatever the zip ends with, the entries counted must be the entries read."""
+    """No matter what the zip ends with, the entries counted must be the entries read."""
     monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     whole = zipped({f"{n}.txt": b"" for n in range(51)})
     end = whole.rindex(b"PK\5\6")
@@ -489,7 +491,7 @@ def test_one_student_cannot_submit_hundreds_of_files(tmp_path, read, way, is_pac
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_what_one_student_submits_is_limited(tmp_path, monkeypatch, read, way, is_packed):
-    """A file that exceeds the student's limit is reported, and a later one that still fits is graded."""
+    """If a file exceeds the student's limit, it is reported, and a later file that still fits is graded."""
     monkeypatch.setattr(submissions, "MAX_BYTES_READ_PER_STUDENT", 5 * MEBIBYTE // 2)
     monkeypatch.setattr(submissions, "MAX_BYTES_KEPT_PER_STUDENT", MEBIBYTE)
     large = NOTEBOOK + b" " * 700_000
@@ -597,7 +599,7 @@ def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch):
 
 
 def test_a_zip_that_is_incomplete(tmp_path):
-    """Wherever an upload was cut short, the other submissions are not affected."""
+    """No matter where an upload was cut short, the other submissions are not affected."""
     whole = zipped({"03_masks.ipynb": NOTEBOOK, "x.ipynb": NOTEBOOK, "y.ipynb": OTHER})
     for size in [*range(0, 120, 7), *range(120, len(whole), 61), len(whole) - 1]:
         result = found(write(tmp_path, {"ada/all.zip": whole[:size], "ben/03_masks.ipynb": NOTEBOOK}))

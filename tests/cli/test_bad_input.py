@@ -232,7 +232,8 @@ def test_a_slip_is_reported_before_torch_is_imported(lab, model_folder, monkeypa
     ],
 )
 def test_a_package_error_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package knows nothing about the command line. Its errors name a parameter or path, which gives the option."""
+    """The package knows nothing about command lines. Its errors name a parameter or a path, and the command adds the
+    option."""
     monkeypatch.chdir(tmp_path)
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
     assert named in lab(*command, *options).complaint

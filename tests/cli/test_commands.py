@@ -16,7 +16,7 @@ TYPE = re.compile(r"<[a-zA-Z\[\]]+>")
 
 
 def test_every_command_shows_an_example_and_no_python_types(lab):
-    """Most readers look at nothing but the example, and a newcomer can't tell what to type for `<list[str]>`."""
+    """Most readers look only at the example, and a newcomer can't tell what to type for `<list[str]>`."""
     for command in COMMANDS:
         shown = lab(command, "--help")
         assert shown.status == 0

@@ -24,7 +24,7 @@ def test_everything_essential_is_installed(lab):
 
 @pytest.fixture
 def without(monkeypatch):
-    """Make a package look as if it were not installed."""
+    """Make it look as if a package were not installed."""
 
     class NotInstalled:
         def __init__(self, name):
@@ -105,7 +105,8 @@ def test_multi30k_is_found(monkeypatch, tmp_path, real_data):
 
 
 def test_finding_multi30k_without_the_notebook_packages(monkeypatch):
-    """Finding the download folder requires one of these packages. The command must not crash if that one is missing."""
+    """Finding the download folder requires one of these packages. If that package is missing, the command must not
+    crash."""
     monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     found = doctor.find_multi30k_files()

@@ -18,7 +18,7 @@ def test_pad_batch_pads_on_the_right_with_int64():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_token_batches_partition_the_sentences(seed: int):
-    """Training would not reveal a lost or repeated sentence or a batch that is too large or too small."""
+    """Training would not reveal that a sentence is lost or repeated, or that a batch is too large or too small."""
     generator = random.Random(seed)
     lengths = [generator.randint(0, 40) for _ in range(generator.randint(0, 200))]
     max_tokens = generator.randint(40, 400)

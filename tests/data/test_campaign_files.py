@@ -9,7 +9,7 @@ from transformer_lab.errors import InputError
 
 
 def write_set(folder: Path, name: str, language: str, texts: list[str], direction: str = "de-en") -> Path:
-    """Write a set of two talks. The second starts again with segment 1."""
+    """Write an evaluation set of two talks. The second talk starts again with segment 1."""
     middle = len(texts) // 2
     talks = [("535", texts[:middle]), ("531", texts[middle:])]
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<srcset setid="{name}" srclang="english">']

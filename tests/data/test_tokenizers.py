@@ -238,7 +238,8 @@ def test_dropout_splits_words_differently_but_loses_nothing(multi30k, bpe):
 
 
 def test_a_tiny_dropout_gives_the_tokens_of_the_library(multi30k, bpe):
-    """The package has its own code for seeded encoding. If it skips no merge, it must agree with the library."""
+    """The package has its own code for seeded encoding. When it skips no merge, its result must agree with the
+    library's."""
     sentences = [german for german, _ in multi30k.train[:500]] + ["😀 <eos> ▁"]
     assert bpe.encode_sources(sentences, dropout=1e-12) == bpe.encode_sources(sentences)
 
@@ -399,7 +400,7 @@ def test_a_space_between_chinese_characters_means_nothing():
 
 
 def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
-    """Except for Chinese, the tokenizer files of trained models must not change."""
+    """The tokenizer files of models trained on other languages must not change."""
     small_bpe.save(tmp_path)
     assert list(json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))) == [
         *("kind", "source", "target", "tokens", "merges")

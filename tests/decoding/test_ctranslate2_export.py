@@ -89,9 +89,9 @@ def test_every_token_is_as_likely_there_as_here(kind, sizes, folder):
 
 
 def test_one_epsilon_for_all_norms_is_exported(folder):
-    """If epsilon were not exported, the engine would use 1e-5, whatever the model uses.
+    """If epsilon were not exported, the engine would use 1e-5, regardless of the model's value.
 
-    The model's attention was recorded before, which must not make the model look unsupported.
+    The model's attention was recorded earlier. That must not make the model look unsupported.
     """
     translator = make_translator()
     with record_attention(translator.model):

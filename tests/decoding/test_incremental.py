@@ -1,4 +1,4 @@
-"""The cache must change nothing but the speed."""
+"""The cache must change only the speed, not the results."""
 
 import random
 
@@ -106,7 +106,8 @@ def test_cached_and_uncached_give_the_same_tokens(case, sharpened_model, random_
 
 
 def test_the_cases_cover_what_matters(sharpened_model, random_sources):
-    """Equal tokens prove little if all sentences of a batch end together or none reaches max_length."""
+    """Matching tokens don't prove much if all sentences in a batch end at the same step or if none reaches
+    max_length."""
     ends = set()
     for case in CASES:
         translations = cached_beam_search(sharpened_model(**case), random_sources(case["seed"]), 4, 0.6, 14)
@@ -159,7 +160,7 @@ def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
 
 
 def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpened_model, random_sources):
-    """Finished sentences take no more computation, and no step projects the memory again."""
+    """Finished sentences require no further computation, and no step projects the memory again."""
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(4, batch=40)
     rows, projections = [], []
@@ -284,7 +285,7 @@ def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
 @pytest.mark.parametrize("columns", [1, 7, GROUPS * 4 - 1, GROUPS * 4, 3 * GROUPS * 5 + 1, 8000])
 @pytest.mark.parametrize("k", [1, 4, 40])
 def test_greatest_are_those_of_topk(columns, k):
-    """The groups must cover every column, including the remainder, and one group may contain all k of the greatest."""
+    """The groups must cover every column, including the remainder, and one group may contain all k largest values."""
     k = min(k, columns)
     generator = torch.Generator().manual_seed(columns + k)
     x = torch.randn(20, columns, generator=generator)

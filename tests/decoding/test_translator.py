@@ -37,7 +37,7 @@ def tokenizer():
 
 
 def make_translator(tokenizer, seed=7, **sizes) -> Translator:
-    """Return a translator with random weights whose translations end and differ between sentences."""
+    """Return a translator with random weights whose translations terminate and vary from sentence to sentence."""
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "norm_first": True, "max_length": 80} | sizes
     model = Transformer(TransformerConfig(tokenizer.source_size, tokenizer.target_size, **sizes))
@@ -106,7 +106,7 @@ class TestTranslate:
 
     @pytest.mark.parametrize("sentence", ["😀 🎉", "مرحبا بالعالم", "\u200b", "x" * 70, "a\tb\u00a0c\r", "<eos> <pad>"])
     def test_strange_text_is_translated(self, untied, sentence):
-        """Every text can be encoded as bytes, so nothing may be refused."""
+        """Every text can be encoded as bytes, so no text may be refused."""
         assert isinstance(untied.translate([sentence])[0], str)
         assert untied.translate([]) == []
 
@@ -258,7 +258,7 @@ class TestFolder:
 
     @pytest.mark.parametrize("number", [1, 2, 3])
     def test_either_all_files_are_replaced_or_none(self, saved, tokenizer, monkeypatch, number):
-        """New weights next to an old configuration would be a model that was never trained."""
+        """New weights next to an old configuration would form a model that was never trained."""
         replaced = []
 
         def failing(source, target, replace=os.replace):

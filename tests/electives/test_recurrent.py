@@ -1,4 +1,4 @@
-"""Features of the recurrent translator on which the Transformer's trainer, decoders, and heat maps rely."""
+"""The Transformer's trainer, decoders, and heat maps rely on these features of the recurrent translator."""
 
 from dataclasses import replace
 

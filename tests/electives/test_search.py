@@ -1,4 +1,5 @@
-"""Without these tests, a kill could ruin a search, two processes could train one trial, or failures could get lost."""
+"""Without these tests, a killed process could ruin a search, a trial could be trained twice, or failures could get
+lost."""
 
 import json
 import os
@@ -307,7 +308,7 @@ def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
 
 
 def test_the_best_are_trained_again_with_other_seeds(plan, tmp_path, trainer):
-    """The score that a trial was chosen for is biased, so the seed behind it must not be used again."""
+    """Choosing a trial by its score biases that score, so the seed that produced it must not be used again."""
     used = trainer(lambda preset, epoch: of_rate(preset, epoch) + preset.seed)
     results = search(tmp_path, replace(plan, trials=5, finalists=2, seeds=3))
     best = results.trials.nlargest(2, "bleu")
@@ -353,7 +354,7 @@ def test_trials_are_sampled_from_the_whole_space(plan):
 
 
 def test_tpe_samples_near_good_trials(plan, tmp_path, trainer):
-    """After ten random trials, the later ones are better on average."""
+    """After ten random trials, later trials are better on average."""
     trainer(of_rate)
     table = search(tmp_path, replace(plan, trials=16, sampler="tpe", prune=False)).trials
     assert table["bleu"][10:].mean() > table["bleu"][:10].mean()
@@ -380,7 +381,7 @@ def test_captions_are_written_once(tmp_path, trainer):
 
 
 def test_the_tables_say_what_the_database_says(plan, tmp_path, trainer):
-    """A recorded search consists only of its tables and its plan, without the database."""
+    """A recorded search consists only of its tables and its plan. It doesn't include the database."""
     trainer(fails_in_turn(DivergedError("the loss is nan"), MemoryError("no room")))
     from_database = search(tmp_path, replace(plan, finalists=1))
     (tmp_path / "search.db").unlink()

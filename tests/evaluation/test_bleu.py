@@ -52,7 +52,7 @@ def test_brevity_penalty_penalizes_only_short_translations():
 
 
 def test_sides_of_different_length_are_refused():
-    """Without `strict`, zip would score only as many sentences as the shorter side has."""
+    """Without `strict`, zip would stop at the end of the shorter side and ignore the remaining sentences."""
     with pytest.raises(ValueError, match="zip"):
         bleu([["a"]], [["a"], ["b"]])
 

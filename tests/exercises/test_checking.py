@@ -1,4 +1,4 @@
-"""Each wrong call of `check` is answered with one clear sentence."""
+"""Each incorrect call to `check` gets one clear sentence in reply."""
 
 import functools
 import os
@@ -65,7 +65,8 @@ def test_misuse_raises_one_line(arguments, words):
 
 
 def test_misuse_has_a_short_traceback():
-    """IPython shows what `_render_traceback_` returns, which must be one line with nothing from inside `check`."""
+    """IPython shows what `_render_traceback_` returns: it must be a single line and contain nothing from inside
+    `check`."""
     with pytest.raises(InputError) as caught:
         check(None)
     (line,) = caught.value._render_traceback_()
@@ -132,7 +133,7 @@ def test_library_answer_is_remarked_upon():
     ],
 )
 def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
-    """Tensors have the answer as a method, and a call of a method names no module."""
+    """Tensors have the answer as a method, and a method call doesn't name a module."""
     path = tmp_path / "cell.py"  # so that `inspect` finds the source
     path.write_text(f"import torch\ndef softmax(scores):\n    return {expression}\n", encoding="utf-8")
     names = {"__name__": "__main__"}

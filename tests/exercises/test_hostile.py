@@ -190,7 +190,7 @@ ONE_OF_EACH_KIND = ("softmax", "scaled_dot_product_attention", "warmup_rate", "b
 @pytest.mark.parametrize("result", ODD_RESULTS)
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_no_result_is_too_odd_to_be_judged(name, result):
-    """Odd results are judged both in this process and in a grader, which receives them from another process."""
+    """Odd results are scored both in this process and in a grader, which receives them from another process."""
     exercise = exercises()[name]
 
     def odd(*arguments, **named):
@@ -263,7 +263,7 @@ def test_drawing_random_numbers_is_allowed():
     ids=["inference mode", "no grad", "another device", "autocast"],
 )
 def test_callers_settings_make_no_difference(setting):
-    """A notebook that turned gradients off or changed the defaults gets the same result, even in its first check."""
+    """If a notebook turned off gradients or changed the defaults, even its first check must give the same result."""
     inputs_by_check.cache_clear()
     reference_of.cache_clear()
     torch.set_default_dtype(torch.float16)

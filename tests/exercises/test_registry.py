@@ -1,4 +1,5 @@
-"""Tests of every registered exercise, derived from its parts. No test mentions an exercise by name."""
+"""Test every registered exercise. The tests are derived from an exercise's parts, so none mentions an exercise by
+name."""
 
 import importlib
 import inspect
@@ -118,7 +119,7 @@ def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
 
 @every_exercise
 def test_empty_answer_is_not_attempted(exercise):
-    """An unwritten answer counts as not attempted and not as a mistake."""
+    """An unwritten answer counts as not attempted, not as a mistake."""
     from transformer_lab.authoring import stub
 
     names = dict(vars(sys.modules[exercise.answer.__module__]))
@@ -151,7 +152,8 @@ def refused(compare_results, inputs, expected, received) -> bool:
 
 
 def constant(data, number):
-    """Return data of the same structure, but with equal numbers everywhere and equal strings within each list."""
+    """Return data with the same structure in which every number is the same and every string within a list is the
+    same."""
     if isinstance(data, torch.Tensor):
         whole = not data.is_floating_point()
         return torch.full_like(data, 0 if whole and number != number else number)

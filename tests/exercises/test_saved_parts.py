@@ -73,7 +73,7 @@ class Notebook:
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
-    """Create a new notebook in an empty folder in which parts are saved."""
+    """Create a new notebook that saves its parts in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
@@ -273,7 +273,7 @@ def test_parts_that_use_each_other_do_not_loop(notebook, capsys):
 
 
 def cells_of(exercise) -> list[str]:
-    """Return the cells of a notebook with the answer: the imports from its file, then its source."""
+    """Return the cells of a notebook that contains the answer: the imports from the answer's file, then its source."""
     module = importlib.import_module(exercise.answer.__module__)
     tree = ast.parse(inspect.getsource(module))
     imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]

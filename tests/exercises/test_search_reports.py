@@ -1,4 +1,4 @@
-"""Reports for notebook 22 name common mistakes in code of any style and say nothing untrue."""
+"""Reports for notebook 22 name common mistakes in code of any style and make no false claims."""
 
 import random
 from statistics import NormalDist
@@ -35,7 +35,8 @@ def test_ties_by_place_are_named_whichever_sort_ranks_them(ranks):
 
 
 def test_a_rounded_quantile_is_named_and_shown_to_differ():
-    """Rounding 1.959964 to 1.96 changes the fifth digit. With four digits, a report would show equal numbers."""
+    """Rounding 1.959964 to 1.96 changes the fifth digit. With only four digits, a report would show two equal
+    numbers."""
 
     def rounded(x, y, confidence=0.95):
         return correlation_interval(x, y, 2 * NormalDist().cdf(1.96) - 1)

@@ -46,7 +46,7 @@ def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
 
 
 def test_a_query_that_may_attend_to_nothing():
-    """If scores were only filled with -inf, the result would be NaN, and a single NaN ruins every weight."""
+    """Filling hidden scores with -inf is not enough: the result would be NaN, and a single NaN ruins every weight."""
     query, key, value = inputs()
     mask = torch.ones(BATCH, 1, QUERY, KEY).bool()
     mask[0, :, 2] = False

@@ -49,7 +49,8 @@ def random_mask(*shape: int) -> Tensor:
 )
 @pytest.mark.parametrize("value_width", [D_K, D_V], ids=["d_v = d_k", "d_v < d_k"])
 def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tolerance, with_gradients):
-    """Training uses fused attention and heat maps do not, so results must match, even for a query that sees no key."""
+    """Training uses fused attention and heat maps do not, so the results must match, even for a query that sees no
+    key."""
     mask = None if mask_shape is None else random_mask(*mask_shape)
     shapes = [(BATCH, HEADS, QUERY, D_K), (BATCH, HEADS, KEY, D_K), (BATCH, HEADS, KEY, value_width)]
     tensors = [torch.randn(shape, requires_grad=True) for shape in shapes]
@@ -66,7 +67,7 @@ def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tol
 
 
 def test_fused_attention_drops_weights_while_training_only():
-    """Fused attention must apply dropout in training, and only then, or translations would be random."""
+    """Fused attention must apply dropout in training but not afterwards. Otherwise, translations would be random."""
     query, key = torch.randn(1, 2, 64, 8), torch.randn(1, 2, 64, 8)
     ones = torch.ones(1, 2, 64, 8)  # the output is then the sum of the kept weights, divided by 1 - p
     dropout = nn.Dropout(0.5)
@@ -80,7 +81,7 @@ def test_fused_attention_drops_weights_while_training_only():
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
 def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tolerance, randomize, with_gradients):
-    """Logits and the gradient of every parameter must match, or the fused model would train differently."""
+    """Logits and the gradient of every parameter must match. Otherwise, the fused model would train differently."""
     model = randomize(small_model(norm_first=norm_first))
     weights = list(model.parameters())
     explicit, *expected = with_gradients(model(SOURCE, TARGET), weights)

@@ -84,7 +84,7 @@ parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transfo
 def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize, transplant, with_gradients):
     """This one test covers every part of the paper's model, from token ids to logits and back to both embeddings.
 
-    nn.Transformer lacks embeddings, the scale, positions, and the output layer, so the test adds them around it.
+    nn.Transformer has no embeddings, scale, positions, or output layer, so the test adds them.
     """
     ours = randomize(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
@@ -260,9 +260,9 @@ def test_the_papers_models_have_the_papers_size(config, count, millions):
 def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xavier_share):
     """Embeddings start as N(0, 1/d_model), because Xavier would make tokens too weak compared with the positions.
 
-    With 8,000 tokens, Xavier gives each entry the variance 2 / (vocab + d_model), which is unrelated to the positions
-    that are added to it. The test compares standard deviations in the encoder's input, after the factor √d_model, and
-    the tokens' share of its variance.
+    With 8,000 tokens, Xavier initialization gives each entry a variance of 2 / (vocab + d_model), which has nothing to
+    do with the positions that are added to it. The test compares standard deviations in the encoder's input, after the
+    factor √d_model, and the tokens' share of its variance.
     """
     embedding = Transformer(TransformerConfig(8000, 8000, d_model, n_layers=1, n_heads=2, d_ff=8)).source_embedding
     positions = sinusoidal_encoding(20, d_model).std().item()
@@ -278,7 +278,8 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xav
 
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_first_values(tie):
-    """Matrices start with Xavier, biases with 0, embeddings with N(0, 1/d_model), and padding with 0, even if tied."""
+    """Matrices start with Xavier values, biases with 0, embeddings with N(0, 1/d_model), and padding with 0, even if
+    tied."""
     vocab, d_model = 2000, 64
     model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
     initialize_parameters(model)  # calling it twice does no harm
@@ -395,7 +396,8 @@ def test_gradients_reach_every_parameter(tie, norm_first, randomize):
     ("other", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25), (torch.float64, 1e-5)], ids=str
 )
 def test_a_model_runs_in_other_precisions(other, allowed, randomize):
-    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3. Errors measure 0.009 and 0.09."""
+    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3. Measured errors: 0.009 and
+    0.09."""
     model = randomize(Transformer(small_config())).eval()
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)

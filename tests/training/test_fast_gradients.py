@@ -251,7 +251,7 @@ def test_byte_dropout_keeps_at_least_one_of_256():
 
 
 def pairs_to_learn():
-    """Return sentences in an invented language and their translations, which are word by word and in reverse order."""
+    """Return sentences in an invented language and their translations, which go word by word in reverse order."""
     generator = torch.Generator().manual_seed(2)
     lengths = torch.randint(2, 8, (160,), generator=generator).tolist()
     sentences = [torch.randint(4, 22, (length,), generator=generator).tolist() for length in lengths]

@@ -91,7 +91,7 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
     ],
 )
 def test_a_value_of_another_type_is_refused_from_python_too(field, value, message):
-    """The error must come at once, not as a TypeError somewhere in the trainer after the corpus has been read."""
+    """The error must be raised at once, not as a TypeError somewhere in the trainer after the corpus has been read."""
     with pytest.raises(InputError, match=message):
         replace(PRESETS["laptop"], **{field: value})
 

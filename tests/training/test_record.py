@@ -27,7 +27,7 @@ def record_script():
 
 @pytest.fixture(scope="module")
 def two_runs(tiny_preset, tmp_path_factory):
-    """Train two seeds of a preset known to the command, with almost all of its fields replaced."""
+    """Train one of the command's built-in presets with two seeds, overriding almost all of its fields."""
     folder = tmp_path_factory.mktemp("two_runs")
     preset = replace(tiny_preset, name="tour", epochs=2)
     for seed in (1, 2):

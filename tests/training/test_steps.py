@@ -91,7 +91,7 @@ def test_update_is_the_same_as_train_step():
 
 
 def test_accumulated_batches_give_the_update_of_one_big_batch():
-    """Dividing by the number of batches instead of their tokens would favor the batch with fewer tokens."""
+    """Dividing by the number of batches instead of the number of tokens would favor the batch with fewer tokens."""
     sources, targets = sentences(12)
     pieces = bucketed_batches(sources, targets, 40, 0)
     assert len({piece.target_tokens for piece in pieces}) > 1
@@ -135,7 +135,7 @@ def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
 
 
 def test_bfloat16_products_give_nearly_the_same_loss():
-    """Without autocast, the losses would be equal; with bfloat16 in the softmax, too, they would differ far more."""
+    """Without autocast, the losses would be equal. If the softmax also used bfloat16, they would differ far more."""
     batch = one_batch(*sentences(6))
     losses = [
         update_weights(model, [batch], with_optimizer(model), PRESET, precision, ALONE).read()[0][0]

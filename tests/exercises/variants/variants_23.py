@@ -116,7 +116,7 @@ def split_by_pattern(text):
 
 
 def split_sign_by_sign(text):
-    """Put a space before and after each Chinese character, whatever its neighbors are."""
+    """Put a space before and after each Chinese character, regardless of its neighbors."""
     spaced = ""
     for before, sign in itertools.pairwise(" " + text):
         spaced += " " + sign if is_chinese_character(before) or is_chinese_character(sign) else sign
