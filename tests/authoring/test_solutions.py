@@ -21,7 +21,7 @@ def test_every_built_notebook_matches_its_text():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_student_notebook_has_no_outputs(path):
-    """Student notebooks have no outputs. Only the tour has outputs, because it has no exercises."""
+    """Student notebooks have no outputs, except for the tour, which has no exercises."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     has_outputs = any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)

@@ -29,7 +29,7 @@ def cells_that_depend_on_answers(cells: list[nbformat.NotebookNode]) -> list[nbf
     """
     names = [names_of(cell.source) for cell in cells]
     reads = [own.reads - own.binds for own in names]
-    in_folders: set[str] = set()  # a temporary folder and names based on it, whose readers may write there
+    in_folders: set[str] = set()  # the folder and names derived from it; cells that read them may write there
     for cell, own in zip(cells, names, strict=True):
         if "TemporaryDirectory()" in cell.source or in_folders & own.reads:
             in_folders |= own.binds

@@ -238,8 +238,7 @@ class OpenNotebook:
 
 @pytest.fixture
 def opened(page, lab):
-    """Return a function that opens a notebook, either in JupyterLab or on a given server:
-    `opened("01_attention.ipynb")`."""
+    """Return a function that opens a notebook in JupyterLab or on a given server: `opened("01_attention.ipynb")`."""
     return lambda name, server=lab: OpenNotebook(page, server, name)
 
 

@@ -1,5 +1,4 @@
-"""Open each explorer in a real JupyterLab and move its controls. Controls can fail there even if they work in
-Python."""
+"""Open each explorer in a real JupyterLab and move its controls, which can fail there even if they work in Python."""
 
 import re
 

@@ -1,5 +1,4 @@
-"""Without these tests, a correct answer in an odd file could lose its points, or a submission could change other
-cells."""
+"""Without these tests, a correct answer in an odd file could lose points, or a submission could change other cells."""
 
 import copy
 import json
@@ -187,8 +186,7 @@ def windows(notebook: dict[str, Any]) -> None:
     "change", [by_nbgrader, by_our_metadata, by_name, without_anything, only_answers, version_3, windows]
 )
 def test_where_an_answer_is_found(change):
-    """Answers are found by ID, by metadata (nbgrader's or ours), or by name, even in old notebooks or without
-    metadata."""
+    """Answers are found by ID, by metadata (nbgrader's or ours), or by name, even in old or incomplete notebooks."""
     notebook = solved()
     change(notebook)
     assembled = handed_in(notebook)
@@ -251,8 +249,7 @@ def test_a_copied_cell():
 
 
 def test_a_stub_that_was_left_behind_counts_for_nothing():
-    """An answer may be above its exercise or in the same cell as another answer. A stub after the answer doesn't
-    count."""
+    """An answer may be above its exercise or in another answer's cell. A stub that comes after it doesn't count."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
     insert(notebook, "exercise-softmax", both)
@@ -294,8 +291,7 @@ def test_a_cell_turned_to_text(kind, fence):
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
-    """A cell without an ID can only be identified by its text. If the exercise has an answer, notes on it don't
-    count."""
+    """A cell without an ID is identified only by its text. If the exercise has an answer, notes on it don't count."""
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
     without_anything(notebook)
@@ -307,8 +303,7 @@ def test_a_cell_turned_to_text_in_a_notebook_without_ids():
 
 
 def test_text_that_is_not_an_answer():
-    """A line of a formula can look like an assignment. An old version of an answer that was kept as text doesn't
-    count."""
+    """A line of a formula can look like an assignment. An old version of an answer, if kept as text, doesn't count."""
     notebook = without(solved(), "exercise-softmax")
     notebook["cells"].append({"cell_type": "markdown", "source": "We know that\nsoftmax = exp over sum\n"})
     assert "softmax" not in handed_in(notebook).sources
@@ -364,8 +359,7 @@ def test_cells_of_their_own_stay_where_they_were():
 
 
 def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
-    """If an hour of training follows the last exercise, no points are lost. A helper defined too late is still
-    found."""
+    """If training follows the last exercise, it costs no points. A helper that is defined too late is still found."""
     use = "\n\ndef used():\n    return written_late()"
     notebook = with_answer("SingleHeadAttention", ANSWERS["SingleHeadAttention"] + use)
     late = "def written_late():\n    return even_later"
@@ -702,7 +696,6 @@ def spoiled(generator: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_spoiled_notebooks(seed):
-    """A spoiled notebook is either graded or reported as a problem. If it is assembled, the result is a valid
-    notebook."""
+    """A spoiled notebook is either assembled or rejected, and the assembled notebook is valid."""
     with suppress(NotGradable):
         handed_in(spoiled(random.Random(seed)))

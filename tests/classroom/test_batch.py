@@ -113,8 +113,7 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
 
 
 def test_two_names_with_one_number_of_moodle_are_named(notebook_with, grade, mark_reader, out, tmp_path):
-    """If two students share a number, only the instructor knows which page belongs to whom. An earlier zip is
-    deleted."""
+    """If two students share a number, only the instructor knows whose page is whose. An earlier zip is deleted."""
     for name in ("Ada_12", "Bob_12"):
         with zipfile.ZipFile(tmp_path / "moodle.zip", "w") as archive:
             archive.writestr(f"{name}_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
@@ -236,8 +235,7 @@ def test_a_bug_in_assembling_does_not_stop_the_others(hand_in, grade, mark_reade
 
 
 def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course, notebook_of):
-    """Near-identical answers must be visible to the instructor but not to students. Other tests check how they are
-    found."""
+    """The instructor must see near-identical answers, but students must not. Other tests check how they are found."""
     name = "02_multi_head_attention"
     answers = {exercise.name: marked_answer(exercise.answer, exercise.blank) for exercise in course.exercises(name)}
     for student in ("Ada", "Bob"):

@@ -40,8 +40,7 @@ NOT_PYTHON = ["def x(scores)\n    return scores", "x = lambda scores: scores)"]
 
 @pytest.mark.parametrize("source", [*PYTHON, *NOT_PYTHON])
 def test_all_ways_to_bind_a_name(source):
-    """If a cell could not be analyzed, its imports and names would be lost. In a cell with a syntax error, names are
-    guessed."""
+    """If a cell could not be analyzed, its imports and names would be lost. After a syntax error, names are guessed."""
     names = names_of(source)
     assert names.is_python == (source in PYTHON)
     assert "x" in names.binds
@@ -88,8 +87,7 @@ def test_global_names(source, binds, reads, changes):
 
 
 def test_what_is_too_long_is_not_parsed():
-    """Parsing takes hundreds of times as much memory as the text. The names that a long cell defines are still
-    found."""
+    """Parsing takes hundreds of times as much memory as the text. The names in a long cell are found in another way."""
     names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}

@@ -107,8 +107,7 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
 
 
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
-    """Gradescope's autograder copies one file. If that file is missing, the student is told that the autograder
-    failed."""
+    """Gradescope's autograder copies one file. Without that file, the student is told that the autograder failed."""
     hand_in("Ada", **ALL)
     hand_in("Ada", "01_attention", softmax="# passed")
     (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")

@@ -1,7 +1,7 @@
 """Submissions that try to cheat, break the grader, or disrupt other submissions, graded in one batch with honest ones.
 
 None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get the same
-results as if they had been graded alone.
+results as if they had been graded alone. The submissions are in `hostile/`.
 """
 
 import csv
@@ -349,7 +349,7 @@ def test_a_browser_runs_nothing_of_a_page(batch):
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("no Chromium on the PATH: apt-get install chromium")
-    whole = batch.folder.parent / "all.html"  # without the policy and the title, so that only escaping protects the page
+    whole = batch.folder.parent / "all.html"  # without its policy and title, so that only escaping protects the page
     pages = [path.read_text(encoding="utf-8") for path in sorted((batch.out / "feedback").iterdir())]
     pages.append((batch.out / "summary.html").read_text(encoding="utf-8"))
     bodies = [re.sub(r"<title>.*?</title>|<meta http-equiv=[^>]*>", "", page) for page in pages]

@@ -125,7 +125,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
 @pytest.mark.parametrize(
     ("exercise", "source", "cells", "flags"),
     [
-        # a helper is part of the answer, even if called through another helper; a cell that the answer doesn't use is not
+        # a helper is part of the answer, even if called through another helper; a cell that the answer ignores is not
         (
             ATTENTION,
             answer("through(query)"),

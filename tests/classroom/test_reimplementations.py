@@ -20,8 +20,7 @@ NOTHING = inspect.Parameter.empty
 
 
 def test_every_mark_names_an_answer_and_is_found():
-    """If a mark had a misspelled name or were inside another function, the marked function would stay in the
-    package."""
+    """A mark with a misspelled name, or inside another function, would leave a second implementation in the package."""
     found = reimplementations()
     assert set(found) <= set(exercises())
     everything = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))

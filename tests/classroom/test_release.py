@@ -134,8 +134,7 @@ def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
 
 
 def test_work_is_not_overwritten(course, tmp_path):
-    """Someone might run `release 01 --out .` in a student's folder, or in their own folder after trying the
-    exercises."""
+    """Someone might run `release 01 --out .` in a student's folder, or in a folder where they tried the exercises."""
     (path, *_) = release("01", tmp_path, course)
     release("01", tmp_path, course)  # the notebook has not been edited
     path.write_text("my work")

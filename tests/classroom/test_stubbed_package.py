@@ -95,8 +95,7 @@ def test_no_answer_is_left_in_the_package(stubbed, number):
 
 @pytest.mark.parametrize("number", notebooks())
 def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
-    """Bytecode, tests, notebooks, and wrong answers that are nearly correct would give the answers away a second
-    time."""
+    """Bytecode, tests, notebooks, and wrong answers that are nearly right would give the answers away a second time."""
     files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
@@ -244,8 +243,7 @@ def test_check_never_raises(capsys, arguments, says):
 
 
 def test_check_finds_the_name_that_holds_a_lambda(capsys, monkeypatch):
-    """nbval compares the check's output: a correct answer is found by its variable name, regardless of its
-    `__name__`."""
+    """nbval compares the check's output. A correct answer is found by its variable name, regardless of `__name__`."""
     monkeypatch.setattr(inert_exercises, "ANSWERS", {"softmax": "transformer_lab.model"})
     subject = lambda scores: scores  # noqa: E731
     monkeypatch.setattr(sys.modules["__main__"], "softmax", subject, raising=False)

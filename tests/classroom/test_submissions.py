@@ -212,8 +212,7 @@ def test_a_zip_made_by_hand(tmp_path, around, between):
 @pytest.mark.parametrize("inner", ["zoe/03_masks.ipynb", "all/zoe/03_masks.ipynb", "zoe_03_masks.ipynb", "zoe.zip"])
 @pytest.mark.parametrize("own", ["mallory.zip", "mallory_03_masks.zip", "mallory/mine.zip"])
 def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
-    """If a zip in a folder were read as a class, its folders would count as students, and the real Zoe would be `zoe
-    (2)`."""
+    """If a zip in a folder were read as a class, its folders would count as students, and Zoe would appear twice."""
     hers, his = NOTEBOOK, NOTEBOOK.replace(b"1", b"2")
     content = {inner: {"03_masks.ipynb": his} if inner.endswith(".zip") else his, "own.ipynb": OTHER}
     write(tmp_path, {"zoe/03_masks.ipynb": hers, own: content})
@@ -423,8 +422,7 @@ def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
 
 
 def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
-    """Reading a zip's directory takes a kilobyte of memory per entry. One student's zip must not break the class's
-    zip."""
+    """Reading a zip's directory takes a kilobyte of memory per entry. One zip must not affect other students."""
     monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     many = {f"{n}.txt": b"" for n in range(1_001)}
     write(tmp_path, {"all.zip": many, "handed_in/ada/all.zip": many, "handed_in/ben/03_masks.ipynb": NOTEBOOK})

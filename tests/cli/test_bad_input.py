@@ -232,7 +232,7 @@ def test_a_slip_is_reported_before_torch_is_imported(lab, model_folder, monkeypa
     ],
 )
 def test_a_package_error_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package knows nothing about command lines. Its errors name a parameter or a path, and the command adds the
+    """The package knows nothing about options. Its errors name a parameter or a path, and the command adds the
     option."""
     monkeypatch.chdir(tmp_path)
     command = ["evaluate"] if "--split" in options else ["train", "tour"]

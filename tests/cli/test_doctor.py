@@ -105,8 +105,7 @@ def test_multi30k_is_found(monkeypatch, tmp_path, real_data):
 
 
 def test_finding_multi30k_without_the_notebook_packages(monkeypatch):
-    """Finding the download folder requires one of these packages. If that package is missing, the command must not
-    crash."""
+    """Finding the download folder requires one of these packages. Without it, the command must not crash."""
     monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     found = doctor.find_multi30k_files()

@@ -238,8 +238,7 @@ def test_dropout_splits_words_differently_but_loses_nothing(multi30k, bpe):
 
 
 def test_a_tiny_dropout_gives_the_tokens_of_the_library(multi30k, bpe):
-    """The package has its own code for seeded encoding. When it skips no merge, its result must agree with the
-    library's."""
+    """The package has its own code for seeded encoding. When no merge is skipped, it must agree with the library."""
     sentences = [german for german, _ in multi30k.train[:500]] + ["😀 <eos> ▁"]
     assert bpe.encode_sources(sentences, dropout=1e-12) == bpe.encode_sources(sentences)
 
@@ -256,7 +255,7 @@ def toy_bpe(small_bpe) -> BpeTokenizer:
 
 
 def splits_by_enumeration(symbols: tuple[str, ...], dropout: float) -> Counter:
-    """Return the probability of every result by trying all ways to skip merges in a step and continuing from each."""
+    """Return the probability of each result by trying every way to skip merges at each step."""
     places = [index for index in range(len(symbols) - 1) if symbols[index : index + 2] in TOY_MERGES]
     if not places:
         return Counter({symbols: 1.0})

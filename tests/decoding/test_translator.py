@@ -1,4 +1,4 @@
-"""Sentences stay in order, folders load as they were saved, and bad input produces a one-line error."""
+"""Sentences stay in order, saved folders load correctly, and bad input produces a one-line error."""
 
 import json
 import os

@@ -30,8 +30,7 @@ def model() -> LanguageModel:
 
 
 def test_layers_start_with_different_weights(model):
-    """nn.TransformerEncoder copies one layer including its weights, but identical layers would learn the same at
-    first."""
+    """nn.TransformerEncoder copies one layer and its weights, but identical layers would learn the same at first."""
     first, second = (layer.linear1.weight for layer in model.encoder.layers)
     assert not torch.equal(first, second)
 
@@ -99,8 +98,7 @@ def test_a_score_counts_every_character_of_the_text(length):
 
 
 def test_bits_per_character_do_not_depend_on_the_tokens():
-    """One model's tokens are characters; the other also has the token "ab". Both assign the text the same
-    probability."""
+    """One model's tokens are characters. The other also has the token "ab". Both give the text the same probability."""
     characters = TextTokenizer(["a", "b", "\n"])
     pairs = TextTokenizer(["a", "b", "\n", "ab"], [("a", "b")])
     after = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]).log()  # rows: after a, b, newline

@@ -1,4 +1,4 @@
-"""Without these tests, a killed process could ruin a search, a trial could be trained twice, or failures could get
+"""Without these tests, a killed process could ruin a search, a trial could be trained twice, or errors could be
 lost."""
 
 import json

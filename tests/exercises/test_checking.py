@@ -65,8 +65,7 @@ def test_misuse_raises_one_line(arguments, words):
 
 
 def test_misuse_has_a_short_traceback():
-    """IPython shows what `_render_traceback_` returns: it must be a single line and contain nothing from inside
-    `check`."""
+    """IPython shows what `_render_traceback_` returns. It must be one line that shows no code from `check`."""
     with pytest.raises(InputError) as caught:
         check(None)
     (line,) = caught.value._render_traceback_()

@@ -1,5 +1,4 @@
-"""Test every registered exercise. The tests are derived from an exercise's parts, so none mentions an exercise by
-name."""
+"""Test every registered exercise. The tests are derived from its parts, so no test mentions an exercise by name."""
 
 import importlib
 import inspect
@@ -152,8 +151,7 @@ def refused(compare_results, inputs, expected, received) -> bool:
 
 
 def constant(data, number):
-    """Return data with the same structure in which every number is the same and every string within a list is the
-    same."""
+    """Return data with the same structure, in which all numbers are equal and all strings in a list are equal."""
     if isinstance(data, torch.Tensor):
         whole = not data.is_floating_point()
         return torch.full_like(data, 0 if whole and number != number else number)

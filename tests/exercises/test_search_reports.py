@@ -35,8 +35,7 @@ def test_ties_by_place_are_named_whichever_sort_ranks_them(ranks):
 
 
 def test_a_rounded_quantile_is_named_and_shown_to_differ():
-    """Rounding 1.959964 to 1.96 changes the fifth digit. With only four digits, a report would show two equal
-    numbers."""
+    """Rounding 1.959964 to 1.96 changes the fifth digit. A report with only four digits would show equal numbers."""
 
     def rounded(x, y, confidence=0.95):
         return correlation_interval(x, y, 2 * NormalDist().cdf(1.96) - 1)

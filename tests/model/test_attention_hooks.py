@@ -49,8 +49,7 @@ def random_mask(*shape: int) -> Tensor:
 )
 @pytest.mark.parametrize("value_width", [D_K, D_V], ids=["d_v = d_k", "d_v < d_k"])
 def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tolerance, with_gradients):
-    """Training uses fused attention and heat maps do not, so the results must match, even for a query that sees no
-    key."""
+    """Training uses fused attention and heat maps do not. Results must match, even for a query that sees no key."""
     mask = None if mask_shape is None else random_mask(*mask_shape)
     shapes = [(BATCH, HEADS, QUERY, D_K), (BATCH, HEADS, KEY, D_K), (BATCH, HEADS, KEY, value_width)]
     tensors = [torch.randn(shape, requires_grad=True) for shape in shapes]

@@ -278,8 +278,7 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xav
 
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_first_values(tie):
-    """Matrices start with Xavier values, biases with 0, embeddings with N(0, 1/d_model), and padding with 0, even if
-    tied."""
+    """Matrices start with Xavier values, biases at 0, embeddings at N(0, 1/d_model), and padding at 0, even if tied."""
     vocab, d_model = 2000, 64
     model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
     initialize_parameters(model)  # calling it twice does no harm
@@ -396,8 +395,7 @@ def test_gradients_reach_every_parameter(tie, norm_first, randomize):
     ("other", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25), (torch.float64, 1e-5)], ids=str
 )
 def test_a_model_runs_in_other_precisions(other, allowed, randomize):
-    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3. Measured errors: 0.009 and
-    0.09."""
+    """The tolerance allows thirty roundings of 2^-11 or 2^-8 on logits of size 3. Measured errors: 0.009 and 0.09."""
     model = randomize(Transformer(small_config())).eval()
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)

@@ -236,8 +236,7 @@ def test_two_explorers_of_one_model_do_not_move_each_other(translator):
 
 
 def test_an_exception_raised_later_is_shown_in_place_of_the_picture():
-    """Notebooks show no traceback if a redraw started by a timer fails, so readers could mistake the old figure for a
-    new one."""
+    """Notebooks show no traceback if a timer's redraw fails, so the old figure could be mistaken for a new one."""
 
     def draw(width=3):
         if width > 3:

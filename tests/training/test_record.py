@@ -1,4 +1,4 @@
-"""Test the script that creates and compares records, because its output goes into tables and other runs rely on it."""
+"""Test the script that creates and compares records. Tables use its output, and other runs rely on it."""
 
 import json
 import math
