@@ -30,7 +30,7 @@ def test_a_student_notebook_has_no_outputs(path):
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_a_solution_has_alternative_texts_and_no_errors(path):
-    """Blind readers depend on the pictures' alt text, and no output should contain a traceback or a warning."""
+    """Blind readers depend on the alt text of pictures. No output may contain a traceback or a warning."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]

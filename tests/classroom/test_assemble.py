@@ -235,7 +235,7 @@ def test_the_last_definition_counts():
 
 
 def test_a_copied_cell():
-    """A copy keeps the ID and the metadata. If neither cell is answered, the student is told which one counts."""
+    """A copied cell keeps its ID and metadata. If neither copy has an answer, the student is told which one counts."""
     for notebook, remark in (
         (solved(), "`softmax` is defined in 2 cells: the last one counts."),
         (untouched(), "The notebook has 2 cells for `softmax`: the last one counts."),
@@ -325,7 +325,7 @@ def test_a_missing_cell():
 
 
 def test_moved_cells():
-    """Moved cells run in course order, with each helper before the answer that it preceded."""
+    """Moved cells run in course order, and each helper still runs before the answer that it preceded."""
     pairs = [(code(f"helper_of_{name} = 1"), cell_of(solved(), f"exercise-{name}")) for name in EXERCISES]
     rest = without(solved(), *(f"exercise-{name}" for name in EXERCISES))
     for seed in range(5):
@@ -629,7 +629,7 @@ def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
 
 
 def test_an_attempt_on_the_checks_is_flagged_once():
-    """A cell with such an attempt runs for every exercise, but only the first exercise gets the flag."""
+    """A cell that manipulates the checks runs for every exercise, but only the first exercise is flagged."""
     notebook = solved()
     for name in EXERCISES:
         cell_of(notebook, f"exercise-{name}")["source"] = f"def {name}(x):\n    return x\n"

@@ -159,7 +159,7 @@ def test_two_students_with_the_same_file_are_two_rows(hand_in, grade, mark_reade
 
 
 def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, tmp_path, notebook_with, monkeypatch):
-    """Two files for one notebook may be graded at the same time, and their results must not be mixed up."""
+    """Two files for the same notebook may be graded at the same time. Their results must not be mixed up."""
     from transformer_lab.classroom.submissions import Submission
 
     contents = [notebook_with("03_masks", padding_mask=mark).encode() for mark in ("# passed", "# failed")]

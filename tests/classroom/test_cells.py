@@ -60,7 +60,7 @@ def test_all_ways_to_bind_a_name(source):
     ],
 )
 def test_what_binds_no_name(source):
-    """These cells contain other languages, or Python code that only mentions a name."""
+    """These cells contain other languages, or Python code that mentions a name without binding it."""
     assert names_of(source).binds == frozenset()
 
 
@@ -119,7 +119,7 @@ STUB = "def f(x):\n    '''Doc.'''\n    # YOUR CODE HERE\n    raise NotImplemente
     ],
 )
 def test_which_functions_are_unwritten(source, unwritten):
-    """A function is unwritten if the last definition is a stub or an empty body, and written otherwise."""
+    """A function counts as unwritten only if its last definition is a stub or has an empty body."""
     assert is_unwritten(source, "f") is unwritten
 
 

@@ -186,7 +186,7 @@ HOSTILE = [
 
 
 def test_no_cell_is_a_formula(entry):
-    """A spreadsheet would evaluate a student's name that looks like a formula."""
+    """If a student's name looks like a formula, a spreadsheet would evaluate it."""
     flags = {"state": "failed", "flags": ("=HYPERLINK(1)",)}
     entries = [entry(name, path=name, remarks=[name], padding_mask=flags, problem=name) for name in HOSTILE]
     text = as_csv(entries)

@@ -1,7 +1,7 @@
-"""Submissions that try to cheat, break the grader, or disrupt other submissions, graded in one batch with honest ones.
+"""Grade honest submissions in one batch with others that try to cheat, break the grader, or disrupt the batch.
 
-None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get the same
-results as if they had been graded alone. The submissions are in `hostile/`.
+No submission gets points that it did not earn or delays the batch beyond its limits. The honest submissions get the
+same results as if they had been graded alone. All submissions are in `hostile/`.
 """
 
 import csv

@@ -195,7 +195,7 @@ def test_what_is_flagged(exercise, source, cells, flags):
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """A helper in another exercise's cell counts, but that exercise's own answer and the functions it uses don't."""
+    """A helper in another exercise's cell is checked. That exercise's own answer and the functions it uses are not."""
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: through})
     assert f"line 2 of another cell uses `{SDPA}`" in flags

@@ -169,7 +169,7 @@ def test_the_settings_of_the_system_can_be_read(kernel_with):
 
 @needs_sandbox
 def test_what_forked_processes_share_counts_once(kernel_with):
-    """Together, forty idle processes map about nine gibibytes, but they share almost all of it."""
+    """Together, forty idle processes map about nine gibibytes, but they share almost all of that memory."""
     code = "import os, time\nfor _ in range(40):\n  if os.fork() == 0: time.sleep(99)\ntime.sleep(1)\nprint('lives')"
     assert printed(kernel_with(), QUIET + code) == "lives\n"
 

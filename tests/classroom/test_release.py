@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_what_is_handed_out(course, tmp_path):
-    """A release contains the notebook byte for byte, a page for people, and points and checksums for programs."""
+    """A release contains an exact copy of the notebook, a page for people, and points and checksums for programs."""
     written = release("01", tmp_path / "new" / "handout", course)
     assert [path.name for path in written] == ["01_attention.ipynb", "README.md", "manifest.json"]
     assert all(path.is_file() for path in written)

@@ -1,4 +1,4 @@
-"""Test what a sandbox hides, what it makes read-only, and that all its processes end."""
+"""Test what a sandbox hides, what it makes read-only, and whether all its processes end."""
 
 import json
 import os

@@ -139,7 +139,7 @@ def test_no_answer_is_left_under_another_name(stubbed):
 
 
 def test_every_user_can_read_it(tmp_path):
-    """The submission runs as an unprivileged user, and the grader's umask may be strict."""
+    """The submission runs as an unprivileged user, who must be able to read the package even if the umask is strict."""
     before = os.umask(0o077)
     try:
         package = write_stubbed_package(tmp_path, ["01"])
@@ -215,7 +215,7 @@ def outcomes(stubbed) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_right_answers_run_with_it(outcomes, name):
-    """All modules of the stubbed package can be imported, its answers are gone, and a solution runs without the skipped
+    """All modules of the stubbed package can be imported, and its answers are gone. A solution runs without the skipped
     cells: no cell fails because it needs a name from a skipped cell."""
     assert outcomes[name] == "fine"
 

@@ -293,7 +293,7 @@ NAMES = {
 
 @pytest.mark.parametrize(("name", "shown"), NAMES.items())
 def test_a_name_is_data(name, shown):
-    """Names appear in tables, on pages, and in terminals, so no name may contain anything these would interpret."""
+    """Names appear in tables, pages, and terminals, so no name may contain anything with a special meaning there."""
     assert printable(name) == shown
     assert printable(name).isprintable()
     assert printable(printable(name)) == printable(name)
@@ -323,7 +323,7 @@ def test_a_name_that_is_not_text(tmp_path):
 
 
 def test_links_are_not_followed(tmp_path):
-    """A link could submit the solutions, another student's work, or any of the instructor's files."""
+    """A student could use a link to submit the solutions, another student's work, or one of the instructor's files."""
     secret = write(tmp_path / "secret", {"03_masks.ipynb": NOTEBOOK})
     handed_in = write(tmp_path / "handed_in", {"ada/03_masks.ipynb": NOTEBOOK, "cy/keep": b"", "fay/keep": b""})
     targets = {"ben": secret, "cy/03_masks.ipynb": secret / "03_masks.ipynb", "dee.ipynb": secret / "03_masks.ipynb"}
@@ -337,7 +337,7 @@ def test_links_are_not_followed(tmp_path):
 
 
 def test_what_is_not_an_ordinary_file(tmp_path):
-    """Opening a pipe could block forever; a folder may be named like a notebook."""
+    """Opening a pipe could block forever. A folder may have the name of a notebook."""
     handed_in = write(tmp_path, {"ada/03_masks.ipynb/03_masks.ipynb": NOTEBOOK, "ben/x": b""})
     os.mkfifo(handed_in / "ben" / "03_masks.ipynb")
     os.mkfifo(handed_in / "pipe.zip")
@@ -411,7 +411,7 @@ def with_claimed_size(content: bytes, size: int) -> bytes:
 
 
 def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
-    """In a zip, a hundred megabytes of zeros take a hundred kilobytes, and the sizes in its directory may be wrong."""
+    """A zip can store a hundred megabytes of zeros in a hundred kilobytes, and its directory may give false sizes."""
     monkeypatch.setattr(submissions, "MAX_BYTES", 4 * MEBIBYTE)
     bomb = {"ben/03_masks.ipynb": b"0" * (8 * MEBIBYTE), "ada/03_masks.ipynb": NOTEBOOK}
     too_large = "it is larger than 4 MiB: clear the outputs and submit it again"

@@ -1,4 +1,5 @@
-"""Bad input causes a one-line error on stderr and exit status 1, without a traceback, and no existing file is lost."""
+"""Bad input causes a one-line error on stderr and exit status 1. No traceback is shown, and no existing file is
+lost."""
 
 import json
 import os
@@ -232,8 +233,7 @@ def test_a_slip_is_reported_before_torch_is_imported(lab, model_folder, monkeypa
     ],
 )
 def test_a_package_error_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package knows nothing about options. Its errors name a parameter or a path, and the command adds the
-    option."""
+    """The package knows nothing about options. Its errors name a parameter or path, and the command adds the option."""
     monkeypatch.chdir(tmp_path)
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
     assert named in lab(*command, *options).complaint

@@ -101,7 +101,7 @@ def test_translate_prints_a_line_per_sentence_in_order(lab, model_folder):
 
 
 def test_translate_a_sentence_with_an_unknown_character(lab, model_folder):
-    """The rest of the sentence is still translated; only a sentence of nothing but unknown characters is rejected."""
+    """The rest of the sentence is still translated. A sentence is rejected only if all its characters are unknown."""
     translated = lab("translate", "--model", model_folder, "Der Hund 🐕 sieht den Ball in Łódź.", "...")
     assert translated.status == 0
     assert translated.stdout.count("\n") == 2

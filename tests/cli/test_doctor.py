@@ -71,7 +71,7 @@ def test_a_package_that_does_not_load_is_found(monkeypatch):
 
 
 def test_grading_names_what_is_missing_before_it_starts(lab, monkeypatch, tmp_path):
-    """Only a worker imports nbval, so without this check every submission would end with a grader error."""
+    """Only a worker imports nbval. Without this check, every submission would end with a grader error."""
     monkeypatch.setattr(doctor, "find_spec", lambda name: None if name in ("nbval", "pytest") else name)
     complaint = lab("grade", tmp_path, "--output", tmp_path / "grades").complaint
     assert "grading needs nbval, pytest" in complaint

@@ -48,7 +48,7 @@ def pairs() -> tuple[list[list[int]], list[list[int]]]:
 
 @pytest.mark.parametrize("seed", [None, 4])
 def test_source_and_target_stay_together(seed: int | None, pairs):
-    """A model whose sources had the wrong targets would still train but never learn to translate."""
+    """If sources had the wrong targets, a model would still train but never learn to translate."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     batches = bucketed_batches(*pairs, 100, 0, generator)
     found = {}

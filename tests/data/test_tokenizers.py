@@ -51,7 +51,7 @@ def tokenizer(request) -> Tokenizer:
 
 
 def test_bos_and_eos_are_where_the_model_expects_them(tokenizer):
-    """The encoder reads no bos; the decoder starts with bos and must learn to end with eos."""
+    """The encoder does not read bos. The decoder starts with bos and must learn to end with eos."""
     german, english = PAIRS[0]
     source, target = tokenizer.encode_source(german), tokenizer.encode_target(english)
     assert source[-1] == tokenizer.eos_id == 2

@@ -118,7 +118,7 @@ def test_alpha_favors_long_translations(table_model, random_sources):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("decode", "beam"), [(greedy_decode, ()), (beam_search, (3, 0.6))])
 def test_decodes_in_evaluation_mode_without_gradients(decode, beam, training, table_model, random_sources):
-    """Decoding turns off dropout and gradients, and afterwards restores the model's mode."""
+    """Decoding turns off dropout and gradients, and afterward restores the model's mode."""
     model = table_model(1, training=training)
     decode(model, random_sources(1), *beam, 4)
     assert not model.with_gradients

@@ -40,7 +40,7 @@ CASES = [  # eos likely or unlikely, a vocabulary smaller or larger than the bea
 
 
 class TestCachedAttention:
-    """Tests of single steps of incremental self-attention."""
+    """Test single steps of incremental self-attention."""
 
     @pytest.fixture
     def attention(self):
@@ -147,7 +147,7 @@ def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
 
 
 def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
-    """A sentence that never ends stops at its own limit, not at that of the longest sentence in the batch."""
+    """A sentence that never ends stops at its own limit, not at the limit of the longest sentence in the batch."""
     for seed in range(2):
         model = sharpened_model(seed, eos_bonus=-1.0)
         source = random_sources(seed, batch=8)

@@ -87,7 +87,7 @@ class TestTranslate:
             assert found == untied.tokenizer.decode(expected[0])
 
     def test_ends_50_tokens_after_the_source_or_where_it_is_told_to(self, tokenizer):
-        """A model that never predicts eos stops 50 tokens after the source's length (section 6.1)."""
+        """A model that never predicts eos stops when its output is 50 tokens longer than the source (section 6.1)."""
         endless = make_translator(tokenizer, max_length=60)
         with torch.no_grad():
             endless.model.output.bias[:3] -= 100.0  # pad and bos too, because translations leave them out
@@ -228,7 +228,7 @@ class TestFolder:
     @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
     @pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
     def test_files_have_the_rights_that_new_files_get(self, tied, tmp_path, mask, rights):
-        """safetensors makes files readable only by the owner, which surprises other users; the umask must decide."""
+        """safetensors makes files readable only by their owner, but the umask should decide who can read them."""
         before = os.umask(mask)
         try:
             tied.save(tmp_path)
@@ -241,7 +241,7 @@ class TestFolder:
 
     @pytest.fixture
     def saved(self, tied, tmp_path):
-        """Save a model, and afterwards check that its files did not change."""
+        """Save a model, and afterward check that its files did not change."""
         tied.save(tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         yield tmp_path

@@ -45,7 +45,7 @@ def source():
 @KINDS
 @pytest.mark.parametrize("seed", range(8))
 def test_all_decoders_agree(build, seed, source):
-    """The plain decoders read the whole prefix. The fast ones keep a state and move it with the beam."""
+    """The plain decoders read the whole prefix. The fast decoders keep a state and move it with the beam."""
     model = lively_model(build, seed, tie=seed % 2 == 0)
     greedy = greedy_decode(model, source, 9)
     assert recurrent_greedy_decode(model, source, 9) == greedy

@@ -1,5 +1,4 @@
-"""Without these tests, a killed process could ruin a search, a trial could be trained twice, or errors could be
-lost."""
+"""Without these tests, a killed process could ruin a search, a trial could run twice, or failures could be lost."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Without these tests, a head that is turned off could still have an effect or stay off afterwards."""
+"""Without these tests, a head that is turned off could still have an effect or stay off afterward."""
 
 import pytest
 import torch

@@ -25,7 +25,7 @@ def test_each_score_is_the_one_its_signature_names():
 
 @pytest.mark.parametrize("code", ["zh", "zh-TW", "zh_cn", "cmn", "ZH"])
 def test_chinese_is_scored_character_by_character(code):
-    """With 13a, a Chinese sentence is a single word, so a good translation would score next to nothing."""
+    """With the 13a tokenizer, a Chinese sentence is a single word, so a good translation would score almost nothing."""
     hypotheses, references = ["我们今天买苹果。", "他喜欢Python。"], ["我们今天吃苹果。", "他喜欢Python。"]
     scores = score_translations(hypotheses, references, code)
     assert cased_bleu(hypotheses, references, code) == scores.bleu

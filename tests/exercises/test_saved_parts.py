@@ -187,7 +187,7 @@ def test_without_a_part_the_package_helps_out(notebook, capsys):
 
 
 def test_the_packages_part_uses_the_readers_parts(notebook, capsys):
-    """If you skip a notebook, the package's part takes the place of yours and uses the other parts that you wrote."""
+    """If you skip a notebook, the package fills in the missing part, which uses the other parts that you wrote."""
     notebook.run(SOFTMAX, "check(softmax)")
     capsys.readouterr()
     attention = load("numpy_attention")

@@ -66,7 +66,7 @@ def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tol
 
 
 def test_fused_attention_drops_weights_while_training_only():
-    """Fused attention must apply dropout in training but not afterwards. Otherwise, translations would be random."""
+    """Fused attention must apply dropout in training but not afterward. Otherwise, translations would be random."""
     query, key = torch.randn(1, 2, 64, 8), torch.randn(1, 2, 64, 8)
     ones = torch.ones(1, 2, 64, 8)  # the output is then the sum of the kept weights, divided by 1 - p
     dropout = nn.Dropout(0.5)

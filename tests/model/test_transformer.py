@@ -129,7 +129,7 @@ def test_stacks_agree_with_torchs_transformer(
 @norms
 @kernels
 def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first, dtype, tolerance, randomize):
-    """A padded batch gives the same result as its sentences alone."""
+    """A padded batch gives the same results as its sentences give one at a time."""
     model = randomize(Transformer(small_config(norm_first=norm_first)))
     set_attention(model, attend)
     memory, source_mask = model.encode(padded(SOURCES))

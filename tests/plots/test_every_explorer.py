@@ -198,7 +198,7 @@ def test_a_model_without_the_hook_is_named(translator):
 
 
 def test_a_model_with_another_kernel_is_drawn_as_well(translator):
-    """torch's kernel returns no weights, so the explorer replaces it and puts it back afterwards."""
+    """torch's kernel returns no weights, so the explorer replaces it and puts it back afterward."""
     layer = translator.model.encoder.layers[0].self_attention
     expected = explore_attention(translator, "Ein Hund").picture.value
     before = layer.attend

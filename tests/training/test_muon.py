@@ -79,8 +79,7 @@ def test_a_matrix_without_a_gradient_stays():
     [(20, 20, True), (20, 20, False), (20, 31, False), (16, 16, True), (8, 16, False)],  # d_model is 8, d_ff is 16
 )
 def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab, tie):
-    """Adam trains the embeddings and the output layer, which are lookup tables, even if a Muon matrix has their
-    shape."""
+    """Adam trains embeddings and the output layer, which are lookup tables, even if a Muon matrix has that shape."""
     model = Transformer(TransformerConfig(source_vocab, target_vocab, 8, 2, 1, 16, max_length=30, tie=tie))
     optimizer = build_optimizer(model, replace(PRESETS["tour"], optimizer="muon"))
     names = {parameter: name for name, parameter in model.named_parameters()}
@@ -92,8 +91,7 @@ def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab
 
 
 def test_a_model_of_other_parts_can_have_it_too():
-    """Presets for real corpora use Muon, and `train(build_model=...)` accepts any model. Muon must therefore accept it,
-    too."""
+    """`train(build_model=...)` accepts any model. Presets for real corpora use Muon, so Muon must accept any model."""
     model = with_attention(TransformerConfig(20, 31, d_model=8))
     optimizer = build_optimizer(model, PRESETS["laptop"])
     names = {parameter: name for name, parameter in model.named_parameters()}

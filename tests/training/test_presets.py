@@ -113,7 +113,7 @@ def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
     ],
 )
 def test_a_field_that_changes_nothing_is_refused(name, values, message):
-    """A reader could mistake random variation for the effect of an option that has no effect."""
+    """If an option has no effect, a reader could mistake random variation for its effect."""
     with pytest.raises(InputError, match=message):
         reject_unused_option(PRESETS[name], override(PRESETS[name], values))
     other = {"schedule": "linear" if name == "paper" else "paper"}

@@ -119,7 +119,7 @@ def test_a_device_that_is_not_there_is_refused_before_training(record_script, tm
 
 
 def test_chinese_is_compared_by_characters(record_script):
-    """With 13a, a Chinese sentence is a single word, which is right or wrong as a whole."""
+    """With the 13a tokenizer, a Chinese sentence is a single word that is either right or wrong as a whole."""
     references = ["两个男人在街上走。", "一个女人在看书。"] * 10
     old, new = [line.replace("个", "只") for line in references], list(references)
     found = record_script.paired_bootstrap([("old", old), ("new", new)], references, "zh")

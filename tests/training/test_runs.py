@@ -144,7 +144,7 @@ def interrupt_at(step):
 
 
 def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_preset, finished_run, tmp_path):
-    """After Ctrl-C in the first epoch, the folder must be neither refused nor treated as if it had a checkpoint."""
+    """After Ctrl-C in the first epoch, the folder must be accepted but not treated as if it had a checkpoint."""
     with pytest.raises(KeyboardInterrupt):
         train(tiny_preset, tmp_path / "run", on_log=interrupt_at(2))
     with open(tmp_path / "run" / "metrics.jsonl", "a", encoding="utf-8") as file:
@@ -155,7 +155,7 @@ def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_p
 
 
 def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, tmp_path):
-    """A cluster may restart a finished job, which must neither fail nor continue training."""
+    """A cluster may restart a finished job. The job must not fail or continue training."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     (folder / "weights.safetensors").unlink()
     train(tiny_preset, folder, resume=True)

@@ -77,7 +77,7 @@ class AdditiveByEinsum(nn.Module):
 
 
 class EncoderSorted(nn.Module):
-    """Sort the sentences by length manually, and restore their order afterwards."""
+    """Sort the sentences by length manually, and restore their order afterward."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()

@@ -58,8 +58,7 @@ def split_by_merging_sets(pairs, held_out, seed):
 
 
 def split_by_sorting(pairs, held_out, seed):
-    """Sort by source and give equal neighbors the smallest label. Do so by target, too, and repeat until nothing
-    changes."""
+    """Sort by source and give equal neighbors the smallest label. Do so by target, too, until nothing changes."""
     keys = [tuple(map(letters_and_digits, pair)) for pair in pairs]
     labels, before = list(range(len(pairs))), None
     while labels != before:
