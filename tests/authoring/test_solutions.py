@@ -1,4 +1,4 @@
-"""Without these tests, a notebook could drift from its source or stop working while every other test passes."""
+"""Without these tests, a notebook could become outdated or stop working while every other test passes."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def test_a_solution_has_alternative_texts_and_no_errors(path):
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     pictures = [output.data for output in outputs if "data" in output]
     assert not [data for data in pictures if "image/png" in data and "text/html" not in data]
-    # a widget does not work without a kernel, so its picture is stored instead
+    # a widget does not work without a kernel, so a picture of it is stored instead
     assert not [data for data in pictures if "application/vnd.jupyter.widget-view+json" in data]
     images = [data["text/html"] for data in pictures if "<img" in data.get("text/html", "")]
     assert images

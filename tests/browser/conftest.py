@@ -1,6 +1,6 @@
 """Fixtures that start a real JupyterLab on this machine and open it in a real browser.
 
-The tests save a screenshot of every page in `build/screenshots/`; look at them after a run.
+The tests save a screenshot of every page in `build/screenshots/`. Look at the screenshots after a run.
 """
 
 import contextlib
@@ -202,7 +202,7 @@ class OpenNotebook:
         return self._cell(cell_id).locator(".jp-Cell-outputArea")
 
     def write(self, cell_id: str, text: str) -> None:
-        """Replace the content of the cell with `text`, as a reader would by pasting."""
+        """Replace the content of the cell with `text`, as a reader would do by pasting."""
         self._cell(cell_id).locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.insert_text(text)

@@ -1,4 +1,4 @@
-"""Open each explorer in a real JupyterLab and move its controls, which can fail there even if they work in Python."""
+"""Open each explorer in a real JupyterLab and move its controls. Those that work in Python can still fail there."""
 
 import re
 
@@ -61,7 +61,7 @@ def notebook(lab, opened_for_all):
 
 
 def test_every_explorer_is_tested():
-    """If a new explorer isn't added to these tests, this test must fail."""
+    """This test must fail if a new explorer isn't added to these tests."""
     assert {name for name in plots.__all__ if name.startswith("explore_")} == set(CALLS)
 
 

@@ -273,7 +273,7 @@ def test_an_exported_page_opens_from_a_file_without_requests(visit, translator, 
 
 
 def test_exporting_a_model_too_short_for_the_example(browser, own_model, tmp_path):
-    """If the example is longer than `max_length`, the page has no still picture and asks for a sentence instead."""
+    """If the example is longer than `max_length`, the page asks for a sentence instead of showing a still picture."""
     translator = Translator.load(own_model)
     translator.model.config.max_length = 20
     export_page(translator, tmp_path / "short.html")

@@ -102,7 +102,7 @@ def tags(cell: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", [name for name in COURSE.graded if (ROOT / "solutions" / f"{name}.ipynb").exists()])
 def test_a_solution(name):
-    """The grader finds all answers without any remarks, and the only cells that run are those the answers depend on."""
+    """All answers are found, without any remarks, and the grader runs only the cells that the answers depend on."""
     assembled = handed_in((ROOT / "solutions" / f"{name}.ipynb").read_bytes())
     assert assembled.name == name
     assert list(assembled.sources) == [exercise.name for exercise in COURSE.exercises(name)]
@@ -121,7 +121,7 @@ def test_an_untouched_notebook():
 
 
 def test_nothing_but_sources_is_taken_over():
-    """Forged outputs, tags, and metadata have no effect, and neither do changes to the course's cells."""
+    """Forged outputs, tags, and metadata have no effect. Changes to the course's cells don't have any effect either."""
     notebook = solved()
     notebook["metadata"] = {"kernelspec": {"name": "evil", "display_name": "x"}, "widgets": {}, "nbval": 1}
     for cell in notebook["cells"]:
@@ -281,7 +281,7 @@ TURNED_TO_TEXT = "The cell for `softmax` had been changed to a text cell; it was
     ],
 )
 def test_a_cell_turned_to_text(kind, fence):
-    """In Jupyter, a single key press turns a cell into text, which is easy to overlook."""
+    """In Jupyter, pressing a single key turns a cell into text. That is easy to overlook."""
     notebook = solved()
     cell = cell_of(notebook, "exercise-softmax")
     cell.update(cell_type=kind, source=fence.format(cell["source"]))

@@ -122,7 +122,7 @@ def open_grader(cluster):
 
 
 def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, mark_reader, monkeypatch):
-    """Starting a grader for each submission would take seconds; a leftover grader would keep processes alive."""
+    """Starting a grader for each submission would take seconds. A leftover grader would keep processes alive."""
     started, ended = [], []
 
     class CountedGrader(mark_reader):
@@ -167,7 +167,7 @@ def test_a_sandbox_is_asked_of_every_worker(cluster, course, hand_in, open_grade
 
 
 def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_path):
-    """When a worker dies, no submission is lost, and none is graded again after its result has arrived."""
+    """When a worker dies, no submission is lost. A submission is not graded again after its result has arrived."""
     for number in range(11):
         hand_in(f"s{number}", **ALL)
     folder = hand_in("Ada", **ALL)

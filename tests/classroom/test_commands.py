@@ -25,7 +25,7 @@ def lab(lab, monkeypatch, tmp_path):
 
 @pytest.fixture
 def reader(mark_reader, monkeypatch):
-    """Read marks instead of running a grader; `reader.asked` holds the arguments that the command passed."""
+    """Read marks instead of running a grader. `reader.asked` holds the arguments that the command passed."""
     found = mark_reader()
 
     def open_with(jobs, require_sandbox, cluster):

@@ -48,7 +48,7 @@ def test_a_notebook_of_another_version(tmp_path):
 
 
 def test_a_package_that_was_copied_without_the_notebooks(tmp_path, monkeypatch):
-    """If the package was copied without its notebooks, the current folder is searched for them."""
+    """If the package was copied without its notebooks, the notebooks are looked up in the current folder."""
     monkeypatch.setattr("transformer_lab.classroom.course.shipped", lambda name: tmp_path / "site-packages" / name)
     monkeypatch.chdir(ROOT)
     assert Course.find().folder == ROOT / "notebooks"

@@ -322,7 +322,7 @@ def test_none_delays_the_batch_beyond_its_limit(batch):
 
 
 def test_nothing_is_changed_and_nothing_is_left(alone, batch):
-    """The checkout, the home folder, and the submissions are unchanged; no files, processes, or sockets are left."""
+    """The checkout, the home folder, and the submissions are unchanged. No files, processes, or sockets are left."""
     for one in (alone, batch):
         assert {path for path in one.before | one.after if one.before.get(path) != one.after.get(path)} == set()
         assert one.left == []

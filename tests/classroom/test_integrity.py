@@ -265,7 +265,7 @@ def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
 
 @pytest.mark.parametrize("name", Course.find().graded)
 def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
-    """Imports of `check`, `hint`, and parts from `transformer_lab.mine` aren't flagged; the course makes them too."""
+    """Imports of `check`, `hint`, and parts from `transformer_lab.mine` aren't flagged, because the course has them."""
     notebook = Course.find().notebook(name)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not exercise_of(cell)]
     imports = [line for cell in cells for line in cell.split("\n") if line.startswith("from transformer_lab")]
@@ -288,7 +288,7 @@ THE_TEXT = "it is identical to the course's own solution"
 
 @pytest.mark.parametrize("name", exercises())
 def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
-    """`solution(...)` shows the answer, so anyone can copy it."""
+    """`solution(...)` shows the answer, so anyone can copy the answer."""
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
     flags = review(exercise, f"# mine\n{own}", [], [])
@@ -362,7 +362,7 @@ def test_what_cannot_be_read():
 
 
 def test_flags_are_few_short_and_printable():
-    """A submission must not fill up the instructor's page. An alias can refer to a name of any length."""
+    """A submission must not fill up the instructor's page, even if an alias refers to a very long name."""
     flags = review(ATTENTION, "\n".join("eval('1')" for _ in range(200)), [], [])
     assert len(flags) == MAX_FLAGS + 1
     assert flags[-1] == f"and {200 - MAX_FLAGS} more"

@@ -1,4 +1,4 @@
-"""Test kernels from outside: how they end, what their limits are, and what malformed or forged messages do."""
+"""Test kernels from outside: how they end, what limits apply, and what malformed or forged messages do."""
 
 import json
 import os
@@ -125,7 +125,7 @@ def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
 
 @needs_sandbox
 def test_files_in_memory_count_as_memory(kernel_with):
-    """Files and mapped pages count together; neither would exceed the limit on its own."""
+    """Files and mapped pages count together. Neither would exceed the limit on its own."""
     kernel = kernel_with(memory=430 * 2**20)
     code = (
         "import mmap, time\npages = mmap.mmap(-1, 100_000_000)\nfor _ in range(100): pages.write(b'1' * 1_000_000)\n"

@@ -237,7 +237,7 @@ class Liar:
     ],
 )
 def test_check_never_raises(capsys, arguments, says):
-    """An exception in a check cell would be a failure that the student didn't cause."""
+    """If a check cell raised an exception, the student would see a failure that is not the student's fault."""
     assert inert_exercises.check(*arguments) is None
     assert capsys.readouterr().out.startswith(says)
 

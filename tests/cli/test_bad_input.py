@@ -55,7 +55,7 @@ def test_lines_that_cannot_be_translated(lab, model_folder, stdin, says):
 
 
 def test_a_byte_order_mark_is_not_translated(lab, model_folder):
-    """Some editors write a byte-order mark, which used to change the translation of the first sentence."""
+    """Some editors write a byte-order mark. It used to change the translation of the first sentence."""
     plain = lab("translate", "--model", model_folder, stdin=b"Der Hund sieht den Ball.\n")
     marked = lab("translate", "--model", model_folder, stdin="Der Hund sieht den Ball.\n".encode("utf-8-sig"))
     assert marked.status == 0
@@ -361,7 +361,7 @@ def test_ctrl_c_before_the_first_checkpoint(lab, train_tiny, tmp_path, monkeypat
 
 
 def test_a_full_disk_while_saving_loses_nothing(lab, train_tiny, interrupted, model_folder, tmp_path):
-    """The last checkpoint is kept; once there is space again, resuming gives the same model as an uninterrupted run."""
+    """The last checkpoint is kept. Once there is space again, resuming gives the same model as an uninterrupted run."""
     latest = tmp_path / "run" / "checkpoints" / "latest.safetensors"
     before = latest.read_bytes()
     resume = [*train_tiny, "--output", tmp_path / "run", "--resume"]

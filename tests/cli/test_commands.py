@@ -234,7 +234,7 @@ def test_open_passes_the_copy_and_all_other_arguments_to_jupyterlab(lab, tmp_pat
 
 
 def test_help_wraps_paragraphs_at_the_width_of_the_terminal_and_keeps_lists():
-    """Typer keeps the line breaks of a docstring, which leaves lines half empty in a narrow terminal."""
+    """Typer keeps the line breaks of a docstring, so lines would be half empty in a narrow terminal."""
     docstring = """One.
 
         Two,

@@ -173,7 +173,7 @@ def stripped(sentence: str) -> str:
 
 
 def test_sentences_of_multi30k_come_back(real_data: Path, bpe: BpeTokenizer):
-    """Test every fifth sentence of all 15 files, including French, which the tokenizer has never seen."""
+    """Test every fifth sentence of all 15 files, including French files, which were not used to train the tokenizer."""
     assert bpe.source_size == bpe.target_size == len(set(bpe.source_side.tokens)) == 8000
     files = sorted((real_data / "multi30k").glob("*.gz"))
     assert len(files) == 15

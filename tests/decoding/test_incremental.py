@@ -120,7 +120,7 @@ def test_the_cases_cover_what_matters(sharpened_model, random_sources):
 
 @pytest.mark.parametrize("token", [PAD, BOS])
 def test_a_predicted_pad_or_bos_is_fed_back_as_in_the_plain_decoders(token, sharpened_model, random_sources):
-    """The plain decoders hide a predicted pad from every later query, so its cached key must be hidden too."""
+    """The plain decoders hide a predicted pad from every later query, so the cache must hide its key, too."""
     fed = []
     for seed in range(3):
         model = sharpened_model(seed, sharpness=2.0)

@@ -68,7 +68,7 @@ def refusal(call, *arguments, **options) -> str:
 
 class TestTranslate:
     def test_each_sentence_gets_its_own_translation_in_its_own_place(self, untied, monkeypatch):
-        """Sorting by length reorders the sentences; batches of two make both order and padding matter."""
+        """Sorting by length reorders the sentences. With batches of two, both the order and the padding matter."""
         monkeypatch.setattr(translator, "BATCH_CELLS", 4 * 12)
         together = untied.translate(SENTENCES)
         assert len(set(together)) > 2
@@ -197,7 +197,7 @@ class TestFolder:
         assert loaded.translate(SENTENCES) == saved.translate(SENTENCES)
 
     def test_tied_weights_are_stored_once_and_tied_again(self, tied, untied, tmp_path):
-        """Three copies would take three times the space in the file and drift apart if training continued."""
+        """Three copies would triple the size of the file and would drift apart if training continued."""
         tied.save(tmp_path)
         with safe_open(tmp_path / "weights.safetensors", framework="pt") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
@@ -382,7 +382,7 @@ class TestDamagedFolder:
 
     @pytest.mark.parametrize("name", ["pad_id", "bos_id", "eos_id", "source_vocab", "target_vocab"])
     def test_a_tokenizer_of_another_model(self, folder, name):
-        """IDs outside the vocabulary would cause a traceback; wrong IDs inside it would produce nonsense."""
+        """IDs outside the vocabulary would cause a traceback. Wrong IDs inside it would produce nonsense."""
         self.change_config(folder, **{name: 9999})
         message = refusal(Translator.load, folder)
         assert message.startswith(f"{folder / 'tokenizer.json'} has {name} ")

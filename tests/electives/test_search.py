@@ -46,7 +46,7 @@ def plan(corpus):
 
 
 class Trainer:
-    """A replacement for `train` in which each epoch's BLEU is `bleu(preset, epoch)`, which may raise an exception."""
+    """A replacement for `train`. Each epoch's BLEU is `bleu(preset, epoch)`, which may raise an exception instead."""
 
     def __init__(self, bleu):
         self.bleu, self.presets = bleu, []
@@ -121,7 +121,7 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
 
 
 def test_a_worker_that_is_told_to_stop_leaves_its_trial_to_the_next(plan, tmp_path):
-    """A parent process or a cluster sends SIGTERM, which must work even if Ctrl-C is ignored, as in background jobs."""
+    """A parent process or a cluster sends SIGTERM. It must work even if Ctrl-C is ignored, as in background jobs."""
     long = replace(plan, preset=replace(plan.preset, epochs=1000), trials=1)
     searching.open_folder(tmp_path, long)
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(tmp_path)]
@@ -223,7 +223,7 @@ def test_the_trial_of_a_living_process_is_left_alone(plan, tmp_path):
 
 
 def test_a_failure_counts_only_for_the_attempt_that_failed(plan, tmp_path, trainer, monkeypatch):
-    """If a process is killed after recording why the trial failed, the next attempt may still succeed."""
+    """Even if a process is killed after recording why its trial failed, the next attempt can succeed."""
     trainer(fails_in_turn(MemoryError("no room")))
     searching.open_folder(tmp_path, replace(plan, trials=1))
 
@@ -259,7 +259,7 @@ def test_failures_are_recorded_and_the_search_goes_on(plan, tmp_path, trainer):
 
 
 def test_a_training_run_that_really_diverges(plan, tmp_path):
-    """At this learning rate and without clipping, no number is finite after a few steps."""
+    """At this learning rate and without clipping, the loss stops being finite after a few steps."""
     wild = replace(plan.preset, peak_rate=1e12, clip_norm=0.0, warmup_steps=1, precision="float32", fast=False)
     results = search(tmp_path, replace(plan, preset=wild, trials=1, finalists=1))
     assert list(results.trials["state"]) == ["diverged"]

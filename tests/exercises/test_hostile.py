@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("world")
 
 @pytest.fixture
 def short(monkeypatch):
-    """Stop infinite loops after a moment instead of five seconds."""
+    """Stop infinite loops after a moment instead of after five seconds."""
     monkeypatch.setattr(time_limit, "SECONDS", 0.3)
     monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.5)
 
@@ -327,7 +327,7 @@ def test_the_next_check_works_after_an_endless_loop(monkeypatch):
 
 @pytest.mark.usefixtures("short")
 def test_endless_loop_is_stopped_in_a_thread():
-    """Widgets and servers call `check` from other threads, which get no signals."""
+    """Widgets and servers call `check` from other threads, and those threads receive no signals."""
     reports = []
     thread = threading.Thread(target=lambda: reports.append(check("softmax", loop_swallowing)))
     thread.start()
@@ -344,7 +344,7 @@ def assert_threads_end(before: set[threading.Thread]) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_stopped_thread_is_gone():
-    """If the loop kept running unnoticed, the notebook would be half as fast."""
+    """If the loop kept running unnoticed, the notebook would run at half speed."""
     before = set(threading.enumerate())
     run_limited([loop := lambda: loop_swallowing(None)])
     assert loop
@@ -403,7 +403,7 @@ def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
     ],
 )
 def test_two_gibibytes_are_refused(allocate):
-    """A huge allocation must fail in the check; otherwise, the system could kill the notebook when memory is scarce."""
+    """A huge allocation must fail in the check. Otherwise, the system could kill the notebook when memory runs low."""
 
     def greedy(scores):
         return allocate()

@@ -179,7 +179,7 @@ def repeated(expected, value):
 
 @every_exercise
 def test_plainly_wrong_answers_get_nothing(exercise):
-    """Zeros, the first input, or an exception earn no points, whatever properties they satisfy."""
+    """Zeros, the first input, or an exception earn no points, regardless of the properties they satisfy."""
 
     def raising(*arguments, **named):
         raise ValueError("always")
@@ -205,7 +205,7 @@ def test_plainly_wrong_answers_get_nothing(exercise):
 
 @each(CHECKS)
 def test_harness_is_self_contained(exercise, part):
-    """A grader sends a harness as source code to a process that has neither the harness's file nor the answers."""
+    """A grader sends a harness as source code to a process that lacks both the harness's file and the answers."""
     inputs = exercise.inputs(part)
     harness = harness_from_source(harness_source(exercise.harness(part)))
     seed = exercise.global_seed(part)

@@ -110,7 +110,7 @@ def test_a_failed_part_is_not_saved(notebook):
 
 
 def test_what_a_part_uses_comes_with_it(notebook, capsys):
-    """Helpers, constants, and imports from other cells are saved, too. Earlier parts are imported from `mine`."""
+    """Helpers, constants, and imports from other cells are saved as well. Earlier parts are imported from `mine`."""
     notebook.run(ATTENTION, HEAD)
     assert notebook.run("check(scaled_dot_product_attention)").passed
     report = notebook.run("check(SingleHeadAttention)")

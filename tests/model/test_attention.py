@@ -189,7 +189,7 @@ def test_attention_happens_in_one_call_of_attend_with_positional_arguments():
 
 
 def test_dropout_acts_on_the_attention_weights():
-    """If all weights are dropped, only the last bias is left; dropout anywhere else would leave something different."""
+    """If all weights are dropped, only the last bias is left. Dropout anywhere else would give another result."""
     attention = MultiHeadAttention(12, HEADS, dropout=1.0)
     x = torch.randn(BATCH, KEY, 12)
     torch.testing.assert_close(attention(x, x, x), attention.w_o.bias.expand(BATCH, KEY, 12))

@@ -91,7 +91,7 @@ def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tol
 
 
 def test_set_attention_reaches_every_attention():
-    """Missing one attention module would silently make a fused run slow or a recorded run incomplete."""
+    """If one attention module were missed, a fused run would be slow or a recorded run would be incomplete."""
     model = small_model()
     assert set(attending_modules(model)) == ATTENTIONS
     assert all(module.attend is scaled_dot_product_attention for module in attending_modules(model).values())
@@ -107,7 +107,7 @@ def test_a_model_without_the_hook_is_refused():
 
 
 def test_a_copy_of_a_model_has_an_attention_of_its_own():
-    """Averaging and compiling copy a model. A copy must keep its kernel without sharing it with the original."""
+    """Averaging and compiling both copy a model. A copy must keep its kernel but not share it with the original."""
     model = small_model()
     set_attention(model, fused_attention)
     twin = copy.deepcopy(model)
@@ -157,7 +157,7 @@ def test_fused_attention_comes_back_even_after_an_exception():
 
 
 def test_nested_recordings():
-    """At the end, no attention module may still have a recorder, which would keep storing weights."""
+    """At the end, no attention module may still have a recorder. A recorder would keep storing weights."""
     model = small_model()
     with record_attention(model) as outer:
         with record_attention(model) as inner:

@@ -246,7 +246,7 @@ def test_the_formula_counts_what_the_model_has():
     ids=["base", "big"],
 )
 def test_the_papers_models_have_the_papers_size(config, count, millions):
-    """Table 3 has the sizes; section 5.1 has 37,000 shared tokens. The paper rounds and doesn't say what it counts."""
+    """Table 3 has the sizes, and section 5.1 has the 37,000 shared tokens. The paper rounds its parameter counts."""
     with torch.device("meta"):  # counts parameters without allocating a gigabyte
         model = Transformer(config)
     assert count_parameters(config) == counted(model) == count

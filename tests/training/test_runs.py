@@ -469,7 +469,7 @@ def test_pairs_whose_new_tokens_would_be_too_long_keep_the_old_ones(respelling_p
 
 
 def test_a_run_from_before_a_field_existed_can_be_resumed(tiny_preset, finished_run, tmp_path):
-    """The run was trained with the new field's default; only a different value changes the configuration."""
+    """The run was trained with the new field's default. Only a different value changes the configuration."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     del record["configuration"]["preset"]["consistency"]

@@ -45,7 +45,7 @@ def precision_as_fraction(hypotheses, references, n):
 
 
 def precision_of_uneven_sides(hypotheses, references, n):
-    """Accept unequal numbers of sentences without an error, which gets a remark but costs no points."""
+    """Accept unequal numbers of sentences without an error. The answer gets a remark but loses no points."""
     pairs = [
         [[tuple(side[i : i + n]) for i in range(len(side) - n + 1)] for side in pair]
         for pair in zip(hypotheses, references)  # noqa: B905

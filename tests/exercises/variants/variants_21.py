@@ -143,7 +143,7 @@ def sample_by_inverse(model, prompt, count, temperature=1.0, top_k=None, top_p=N
 
 
 def sample_by_gumbel(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-    """Add Gumbel noise to the logits and take the argmax, which is a sample from the softmax."""
+    """Add Gumbel noise to the logits and take the argmax. The result is a sample from the softmax distribution."""
     refuse(prompt, temperature)
     was, written = model.training, prompt.clone()
     model.eval()
