@@ -68,7 +68,7 @@ def unpacked(wheel, tmp_path_factory) -> Path:
 
 
 def run(code: str, unpacked: Path, here: Path) -> str:
-    """Run Python code with the package from the wheel in a folder outside the checkout."""
+    """Run Python code outside the checkout, using the package from the wheel."""
     environment = os.environ | {"PYTHONPATH": str(unpacked)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=environment)

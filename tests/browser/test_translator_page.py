@@ -112,7 +112,7 @@ def test_a_word_shows_what_it_attended_to(visit, screenshot):
 
 
 def test_the_page_shows_the_models_attention_weights(visit, translator):
-    """The rows of the heat map sum to 1, and the weight of a word is the sum over its tokens."""
+    """The rows of the heat map sum to 1, and the weight of a word is the sum of the weights of its tokens."""
     page = visit()
     page.get_by_label("Type a sentence in German").fill("Zwei Straßenmusikanten streichen.")
     page.get_by_role("button", name="Translate").click()

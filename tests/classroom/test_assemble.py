@@ -514,7 +514,7 @@ def test_no_text_makes_reading_it_slow(line):
 
 
 def test_the_name_of_the_file_decides_only_where_nothing_else_does():
-    """Students may give a file any name, so its content comes first."""
+    """Students may give a file any name, so the file's content takes precedence over its name."""
     assert handed_in(solved(), "03_masks.ipynb").name == NAME
     both = {"cells": [code(ANSWERS["softmax"]), code("def padding_mask(tokens, pad_id): return tokens")]}
     assert handed_in(both, "hand/03_masks.ipynb").name == "03_masks"

@@ -162,7 +162,7 @@ def test_every_import_has_its_line():
 
 
 def test_nothing_warns():
-    """Python would show a warning about `"\\d"` in a student's source as if the source were ours."""
+    """Python would show a warning about `"\\d"` in a student's source as if the course's own code had caused it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert names_of("x = '\\d' is 3; assert (x, 'y')").is_python

@@ -1,4 +1,4 @@
-"""Without these tests, a machine that goes down could lose a class's grades or cause double grading."""
+"""Without these tests, a machine that goes down could lose a class's grades, or submissions could be graded twice."""
 
 import json
 import signal
@@ -95,7 +95,7 @@ class Cluster:
             client.wait_for_workers(number, timeout=120)
 
     def times(self, student: str, what: str) -> list[int]:
-        """Return the IDs of the processes in which `what` happened to the student."""
+        """Return the IDs of the processes in which the event `what` occurred for this student."""
         return [int(path.name.split()[-2]) for path in self.log.glob(f"{student} {what} *")]
 
     def end(self) -> None:

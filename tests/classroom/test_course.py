@@ -40,7 +40,7 @@ def test_short_names(course, asked):
 
 
 def test_a_notebook_of_another_version(tmp_path):
-    """This package doesn't know one of the notebook's exercises, so grading would give everyone too few points."""
+    """This package lacks one of the notebook's exercises, so grading would give everyone too few points."""
     text = (ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8").replace("causal_mask", "no_future")
     (tmp_path / "03_masks.ipynb").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="has the exercise `no_future`, which this version"):

@@ -30,7 +30,7 @@ def grader(course):
 
 @pytest.fixture(scope="module")
 def assembled(notebook_of, assemble_notebook):
-    """Return a function that assembles notebook 03 with the correct answers, except for the given ones."""
+    """Return a function that assembles notebook 03 with correct answers, some of which the caller can replace."""
 
     def make(student, **sources):
         return assemble_notebook(notebook_of("03_masks", **ANSWERS | sources), student)

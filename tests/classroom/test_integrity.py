@@ -86,7 +86,7 @@ def answer(body: str, before: str = "") -> str:
     ],
 )
 def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
-    """Each source calls an answer from a library in a different way."""
+    """Each source uses a different way to call a library function that solves the exercise."""
     flags = review(ATTENTION, source, [], COURSE)
     assert any(flag in text for text in flags), flags
     assert not any("\n" in text for text in flags)
@@ -190,7 +190,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
     ],
 )
 def test_what_is_flagged(exercise, source, cells, flags):
-    """The listed flags appear, and no others."""
+    """The listed flags appear, and no other flags appear."""
     assert list(review(exercise, source, cells, COURSE)) == flags
 
 
@@ -310,7 +310,8 @@ def test_the_text_of_a_solution_is_flagged(name):
 
 
 def test_a_short_solution_may_be_found_by_oneself():
-    """`padding_mask` is one line, and its last hint almost gives it away. A copied comment can't be a coincidence."""
+    """`padding_mask` is one line, and its last hint almost reveals the line. A copied comment can't be a
+    coincidence."""
     assert review(PADDING, textwrap.dedent(inspect.getsource(PADDING.answer)), [], COURSE) == ()
     combine = exercises()["combine_heads"]
     own = textwrap.dedent(inspect.getsource(combine.answer))

@@ -41,7 +41,7 @@ def test_an_unmarked_second_implementation_is_noticed():
 
 
 def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
-    """One probe is enough: constant functions pass none, so a function that passes one contains part of the answer."""
+    """One probe is enough: constant functions don't pass, so a function that passes contains part of the answer."""
     monkeypatch.chdir(tmp_path)  # some functions write files
     answers = [exercise.answer for exercise in exercises().values()]
     left_out = {Path(name).stem for names in LEFT_OUT.values() for name in names}

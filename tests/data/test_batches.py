@@ -87,7 +87,7 @@ def test_target_tokens_are_the_ones_in_the_loss():
 
 
 def test_padding_on_multi30k_is_under_eight_percent(multi30k, bpe):
-    """The results for padded positions are computed and then thrown away, so padding wastes time."""
+    """The results for padded positions are computed and then discarded, so padding wastes time."""
     sources = bpe.encode_sources([source for source, _ in multi30k.train])
     targets = bpe.encode_targets([target for _, target in multi30k.train])
     batches = bucketed_batches(sources, targets, 4096, bpe.pad_id, torch.Generator().manual_seed(0))

@@ -84,7 +84,7 @@ def test_special_tokens_typed_in_a_sentence_are_only_text(tokenizer, typed: str)
 
 
 def test_special_tokens_in_the_training_text_stay_text():
-    """A corpus may contain many such strings, but no merge or word in the vocabulary may get a special token's ID."""
+    """A corpus may contain many such strings, but no merge or word may get the ID of a special token."""
     pairs = [("<eos> <unk><eos>", "<bos> x <0x41> <0x41>")] * 50
     for kind in ("bpe", "spacy"):
         tokenizer = train_tokenizer(kind, pairs, vocab_size=600)
@@ -220,7 +220,7 @@ def test_training_is_deterministic(multi30k):
 
 
 def test_rare_characters_are_left_out_in_the_same_way_every_time():
-    """A corpus (a Chinese one, for example) may have more characters than fit. The choice must not depend on a hash."""
+    """A corpus, such as a Chinese one, may have more characters than fit. The choice must not depend on a hash."""
     text = "".join(chr(0x4E00 + number) for number in range(2000))
     tokenizers = [BpeTokenizer.train([(text, text + text[:100])], vocab_size=600) for _ in range(3)]
     assert len({tuple(tokenizer.source_side.tokens) for tokenizer in tokenizers}) == 1
@@ -317,7 +317,7 @@ def test_spacy_leaves_rare_words_out():
 
 
 def test_spacy_restores_real_sentences(multi30k):
-    """The rules for spaces around punctuation are learned, and a wrong rule would cost BLEU in every sentence."""
+    """The rules for spaces around punctuation are learned. A wrong rule would lower BLEU in every sentence."""
     tokenizer = SpacyTokenizer.train(multi30k.train[:5000])
     english = [english for _, english in multi30k.validation]
     encoded = tokenizer.encode_targets(english)
@@ -390,7 +390,7 @@ def test_separate_vocabularies_have_not_seen_the_other_language():
 
 
 def test_a_space_between_chinese_characters_means_nothing():
-    """Programs that segment words leave such spaces, but scores must not depend on them."""
+    """Programs that segment words leave spaces between Chinese characters. Scores must not depend on these spaces."""
     assert normalize("我们 喜欢 苹果 。") == "我们喜欢苹果。"
     assert normalize("他\u3000说： “好” ， Tom 。") == "他说：“好”，Tom。"
     assert normalize("我 用 Python 3 。") == "我用 Python 3。"
@@ -407,7 +407,7 @@ def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
 
 
 def test_a_missing_library_is_not_reported_as_damage(tmp_path, monkeypatch):
-    """A server without spaCy can't load a spaCy tokenizer, and training the tokenizer again would not help."""
+    """A server without spaCy can't load a spaCy tokenizer. Training the tokenizer again would not help."""
     train_tokenizer("spacy", PAIRS).save(tmp_path)
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(InputError, match=r"tokenizer\.json needs a library that cannot be imported here .*spacy"):

@@ -63,7 +63,7 @@ class TestCachedAttention:
         assert all(torch.equal(output, copy) for output, copy in outputs)  # not a buffer that a later step overwrites
 
     def test_a_step_projects_one_vector(self, attention, x):
-        """Projecting the prefix again gives the same numbers but is exactly what the cache exists to avoid."""
+        """Projecting the prefix again gives the same numbers, but the cache exists to avoid exactly that work."""
         projected = []
         for name in ("w_q", "w_k", "w_v", "w_o"):
             getattr(attention, name).register_forward_hook(lambda _, inputs, __: projected.append(inputs[0].size(1)))
@@ -86,7 +86,7 @@ class TestCachedAttention:
             torch.testing.assert_close(cached.step(mixed[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
 
     def test_a_mask_hides_what_it_hides(self, attention, x):
-        """With this mask, two tokens fed in one step must not see each other, just as if each were fed alone."""
+        """With this mask, two tokens fed in one step must not see each other, as if each token were fed alone."""
         cached = CachedAttention(attention, 3)
         together = cached.step(x[:, :2], torch.eye(2, dtype=torch.bool)[None, None])
         for position in range(2):
@@ -216,7 +216,8 @@ def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
 
 
 def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
-    """Decoding may rely only on names that the course prescribes, not on `n_heads`, `attend`, or a positions buffer."""
+    """Decoding may rely only on names that the course prescribes. It must not use `n_heads`, `attend`, or a positions
+    buffer."""
 
     class OwnNorm(nn.Module):
         def __init__(self, norm):

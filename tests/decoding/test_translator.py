@@ -207,7 +207,7 @@ class TestFolder:
         assert model.output.weight is model.source_embedding.embedding.weight
 
     def test_half_precision_is_on_the_disk_alone(self, untied, tmp_path):
-        """Half-precision arithmetic is slow on a CPU, and training would stall if it continued in half precision."""
+        """Half-precision arithmetic is slow on a CPU. Training would stall if it continued in half precision."""
         untied.save(tmp_path / "half", half=True)
         untied.save(tmp_path / "full")
         sizes = [(tmp_path / name / "weights.safetensors").stat().st_size for name in ("half", "full")]
@@ -248,7 +248,7 @@ class TestFolder:
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
     def test_a_full_disk_leaves_the_old_weights(self, saved, tokenizer, monkeypatch):
-        """Replacing a whole file with half a file would lose a night's training."""
+        """If a whole file were replaced with half a file, a night's training would be lost."""
 
         def full(file_descriptor):
             raise OSError(28, "No space left on device")
@@ -315,7 +315,7 @@ class TestFolder:
 
 
 class TestDamagedFolder:
-    """Each kind of damage is reported in one line that names the file, never as a traceback from a library."""
+    """Each kind of damage is reported in one line that names the file. A traceback from a library must never appear."""
 
     @pytest.fixture
     def folder(self, untied, tmp_path):

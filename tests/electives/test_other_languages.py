@@ -1,4 +1,4 @@
-"""The elective on other languages: its split has no leakage, and its Chinese BLEU matches sacreBLEU's."""
+"""Test the elective on other languages: its split has no leakage, and its Chinese BLEU matches sacreBLEU's."""
 
 import json
 import random
@@ -32,7 +32,7 @@ def check_split(pairs, held_out, seed):
 
 
 def test_nothing_leaks_through_random_tables():
-    """Many pairs share a few sentences, so there are chains of related pairs that a single pass would miss."""
+    """Many pairs share a few sentences. The resulting chains of related pairs can't be found in a single pass."""
     generator = random.Random(0)
     for seed in range(50):
         pairs = [(f"{generator.choice('aA')}{number}", f"b{generator.randrange(60)}.")

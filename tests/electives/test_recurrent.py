@@ -26,7 +26,7 @@ KINDS = pytest.mark.parametrize("build", BUILDERS, ids=["attention", "fixed cont
 
 
 def lively_model(build, seed=0, vocab=14, **changes):
-    """Return a model with weights so large that hypotheses differ and some end early."""
+    """Return a model with large weights, so that hypotheses differ and some end early."""
     torch.manual_seed(seed)
     config = TransformerConfig(vocab, vocab, d_model=8, n_heads=1, n_layers=1, d_ff=1, dropout=0.3, **changes)
     model = build(config).double()

@@ -78,7 +78,7 @@ def of_rate(preset, epoch):
 
 
 def fails_in_turn(*errors):
-    """Return a function that raises these errors, one per call, and then returns a BLEU of 5."""
+    """Return a function that raises one of these errors per call and then returns a BLEU of 5."""
     left = list(errors)
 
     def bleu(preset, epoch):
@@ -151,7 +151,7 @@ def until(happened, process=None, seconds=900):
 
 
 def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp_path):
-    """Each trial is trained by one worker, no two trials are the same, and the killed worker's trial is resumed."""
+    """Each trial is trained by one worker, no two trials are the same, and a killed worker's trial is resumed."""
     plan, found, counts = replace(plan, preset=replace(plan.preset, epochs=6), trials=5, prune=False), [], []
     searching.open_folder(tmp_path, plan)
     before = children()
@@ -270,7 +270,7 @@ def test_a_training_run_that_really_diverges(plan, tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), InputError("the disk is full"), KeyError("a bug")])
 def test_an_error_that_is_not_a_result_stops_the_search_and_keeps_the_trial(plan, tmp_path, trainer, error):
-    """A bug or a full disk would make every trial fail, and an interruption is not the trial's fault."""
+    """A bug or a full disk would make every trial fail. An interruption is not the trial's fault."""
     trainer(fails_in_turn(error))
     with pytest.raises(type(error)):
         search(tmp_path, plan)
@@ -289,7 +289,8 @@ def test_an_error_of_another_kind_is_not_out_of_memory():
 
 
 def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
-    """The first five trials are never pruned. Later ones are pruned if they are below the finished trials' median."""
+    """The first five trials are never pruned. Later trials are pruned if they fall below the median of finished
+    trials."""
     used = trainer(of_rate)
     table = search(tmp_path / "pruned", replace(plan, trials=12)).trials
     pruned = table[table["state"] == "pruned"]
@@ -455,7 +456,7 @@ def test_a_hyperparameter_that_decides_is_important_beyond_chance(plan):
 
 
 def test_a_hyperparameter_without_effect_is_seldom_important_beyond_chance(plan):
-    """By chance, one or two of these 24 importances look meaningful. Without the shuffles, all of them would."""
+    """One or two of these 24 importances look meaningful by chance. Without the shuffles, all of them would."""
     beyond = 0
     for seed in range(4):
         bleu = sampled(plan, 24, seed + 100)["dropout"]

@@ -28,7 +28,7 @@ def test_a_single_token_does_not_give_the_label_away():
 
 
 def test_the_learning_rate_decides_and_a_run_is_repeatable():
-    """Accuracy must depend on the learning rate, and readers must get the same accuracies as we do."""
+    """Accuracy must depend on the learning rate, and readers must get the same accuracies as the course."""
     choice = {"rate": 0.005, "width": 32, "n_heads": 4}
     good, again, bad = (list(train_spotter(one)) for one in (choice, choice, choice | {"rate": 0.0002}))
     assert good == again

@@ -11,7 +11,7 @@ REFERENCES = ["A man who rides a horse.", "Two dogs run through the snow.", "The
 
 
 def test_each_score_is_the_one_its_signature_names():
-    """Cased and lowercased BLEU are easily mixed up. Here they differ, because one hypothesis has "Horse"."""
+    """Cased and lowercased BLEU are easily mixed up. In this test, they differ because one hypothesis has "Horse"."""
     scores = score_translations(HYPOTHESES, REFERENCES)
     cased = corpus_bleu(HYPOTHESES, [REFERENCES])
     assert scores.bleu == cased.score
@@ -66,7 +66,7 @@ def test_short_brevity_penalty_is_reported():
     ],
 )
 def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named, score):
-    """sacreBLEU itself would score only the first sentences of the longer side, or each character of a string."""
+    """sacreBLEU itself would score only part of the longer side, or would score each character of a string."""
     with pytest.raises(InputError) as caught:
         score(hypotheses, references)
     message = str(caught.value)

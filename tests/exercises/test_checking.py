@@ -112,7 +112,7 @@ def test_the_packages_answer_is_not_yours():
 
 
 def test_library_answer_is_remarked_upon():
-    """A library's answer is correct, so it passes, but the student must be told that it isn't their own work."""
+    """A library's answer is correct, so it passes. However, the student must be told that it isn't their own work."""
     import torch.nn.functional as F
 
     def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -190,7 +190,8 @@ def test_a_second_mistake_does_not_hide_the_first():
 
 
 def test_a_mistake_is_not_named_unless_it_explains_everything():
-    """The inverted mask shows up in half of the checks, but something else is wrong too, so no mistake is named."""
+    """The inverted mask shows up in half of the checks, but something else is wrong too. Therefore no mistake is
+    named."""
 
     def more(query, key, value, mask=None, dropout=None):
         output, weights = scaled_dot_product_attention(query, key, value, None if mask is None else ~mask, dropout)
@@ -245,7 +246,7 @@ def test_import_is_light():
 
 
 def test_what_torch_loads_late_is_there_before_the_students_code_runs():
-    """If a thread is stopped during an import, the import lock stays locked and the next import waits forever."""
+    """If a thread is stopped during an import, the import lock stays locked, and the next import waits forever."""
     program = (
         "import sys; from transformer_lab.exercises import exercises, judgment, run_check\n"
         "def loaded(): return any(name.startswith('torch._dynamo') for name in sys.modules)\n"

@@ -1,4 +1,4 @@
-"""A report explains in words how code misbehaves, and the process that checks the code is not affected."""
+"""A report explains in words how code misbehaves. The process that checks the code is not affected."""
 
 import asyncio
 import random
@@ -310,7 +310,7 @@ def wait_for_ever(scores):
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("endless", [loop_plainly, loop_swallowing, loop_with_finally, loop_in_torch, wait_for_ever])
 def test_endless_loop_is_stopped(endless):
-    """Even a loop that catches every exception is stopped, and so is code that blocks in a C call."""
+    """Even a loop that catches every exception is stopped. Code that blocks in a C call is stopped, too."""
     report = check("softmax", endless)
     text = failed(report)
     assert "it did not finish within 5 seconds" in text
@@ -352,7 +352,7 @@ def test_stopped_thread_is_gone():
 
 
 def test_interrupting_a_check_works(monkeypatch):
-    """The stop button raises KeyboardInterrupt in the main thread, which must end the check and the student's code."""
+    """The stop button raises KeyboardInterrupt in the main thread. It must end the check and the student's code."""
     real_wait = threading.Event.wait
     running = threading.Event()
 

@@ -50,7 +50,7 @@ def name_of(value) -> str:
 
 
 def each(pairs):
-    """Make one test per pair, named after the exercise and its part."""
+    """Create one test per pair, named after the exercise and its part."""
     return pytest.mark.parametrize(("exercise", "part"), pairs, ids=[f"{a.name}-{name_of(b)}" for a, b in pairs])
 
 

@@ -66,7 +66,7 @@ def test_the_students_text_stays_text():
 
 
 def test_states_differ_by_sign_and_word():
-    """Readers who can't tell red from green can read the word."""
+    """Readers who can't tell red from green can read the word instead."""
     report = Report("x", "failed", checks=tuple(CheckResult("name", state) for state in SIGNS))
     for state, sign in SIGNS.items():
         assert f"{sign} {state}" in str(report)

@@ -57,7 +57,7 @@ class SingleHeadAttention(nn.Module):
 
 
 class Notebook:
-    """A notebook without a browser, whose cells run one after another."""
+    """A notebook without a browser. Its cells run one after another."""
 
     def __init__(self, shell):
         self.shell = shell
@@ -174,7 +174,7 @@ def test_a_broken_file_is_replaced(notebook, capsys):
 
 
 def test_a_newer_check_is_run_again(notebook, monkeypatch):
-    """A part that passed an older version of its check has to pass the new version before it is used."""
+    """If a part passed an older version of its check, it has to pass the new version before it is used."""
     notebook.run(SOFTMAX, "check(softmax)")
     monkeypatch.setattr(saved_parts, "_stamp", lambda exercise, text: "# another check\n")
     assert saved_parts.state("softmax") == "edited"

@@ -68,7 +68,7 @@ def test_a_simulation_is_named_although_its_numbers_are_its_own():
 
 
 def test_a_refusal_in_other_words_is_understood():
-    """Students write their own exception messages, so the catalog can't list them all."""
+    """Students write their own exception messages, so the catalog can't list all possible messages."""
 
     def careful(values, n):
         if n > len(values):

@@ -30,7 +30,8 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
-    """The whole course relies on attention: outputs and gradients match even if query, key, and value differ in shape.
+    """Outputs and gradients must match even if query, key, and value differ in shape: the whole course relies on
+    attention.
 
     Heat maps show the weights, so the weight of a hidden key must be exactly 0, not just small.
     """
@@ -76,7 +77,7 @@ def test_extreme_scores_stay_finite(dtype):
 
 
 def test_dropout_is_called_once_on_all_weights_and_the_weights_returned_are_those_before():
-    """A heat map of the weights after dropout would show holes that are not in the model."""
+    """If heat maps showed the weights after dropout, they would have holes that are not in the model."""
     query, key, value = inputs()
     calls = []
 
@@ -130,7 +131,7 @@ def test_heads_are_neighboring_features():
 
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 6])
 def test_combine_undoes_split_for_strided_tensors_too(n_heads):
-    """A transposed tensor is not contiguous, so a `view` in the wrong place fails on it."""
+    """A transposed tensor is not contiguous, so a `view` in the wrong place would fail."""
     x = torch.randn(5, 2, 6).transpose(0, 1)
     assert torch.equal(combine_heads(split_heads(x, n_heads)), x)
 

@@ -119,7 +119,7 @@ def test_a_copy_of_a_model_has_an_attention_of_its_own():
 
 
 def test_recorded_weights_are_those_of_their_module():
-    """Names that point to the wrong layer would produce convincing pictures of something else."""
+    """If names pointed to the wrong layer, pictures would look convincing but show something else."""
     model = small_model().eval()
     expected = model(SOURCE, TARGET)
     inputs = {}
@@ -171,7 +171,7 @@ def test_nested_recordings():
 
 
 def test_no_module_keeps_weights():
-    """The weights of a long batch are the largest tensors of all, so only the returned dictionary may hold them."""
+    """The weights of a long batch are the largest tensors of all. Only the returned dictionary may hold them."""
     model = small_model()
     with record_attention(model) as weights:
         model(SOURCE, TARGET)

@@ -176,7 +176,7 @@ def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
 
 
 def test_forward_is_encode_then_decode(randomize):
-    """Decoding calls the two halves and training calls forward, so both must give the same result with no shift."""
+    """Decoding calls the two halves and training calls `forward`. Both must give the same result, without any shift."""
     model = randomize(Transformer(small_config()))
     source, target = padded(SOURCES), padded(TARGETS)
     memory, source_mask = model.encode(source)
@@ -198,7 +198,7 @@ def test_padding_follows_the_config(randomize):
 
 
 def test_three_way_tying_shares_one_parameter():
-    """Weights that seem tied but aren't are a classic bug, and only the size of the checkpoint reveals it."""
+    """Weights that seem tied but are not tied are a classic bug, which only the size of the checkpoint reveals."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB))
     untied = counted(model)
     tie_embeddings(model)  # the exercise calls it on a finished model, and `Transformer` calls it if `tie` is set
@@ -212,7 +212,7 @@ def test_three_way_tying_shares_one_parameter():
 
 
 def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
-    """The averaged checkpoint and the best model so far are copies of a model."""
+    """The averaged checkpoint and the best model so far are both copies of a model."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
     twin = copy.deepcopy(model)
     assert twin.source_embedding.embedding.weight is twin.output.weight
@@ -372,7 +372,7 @@ def test_the_config_keeps_its_promises():
 @norms
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_gradients_reach_every_parameter(tie, norm_first, randomize):
-    """A part that is built but not used would not be trained.
+    """If a part is built but not used, it would not be trained.
 
     The bias of w_k gets no gradient: it adds the same number to all of a query's scores, which does not change the
     softmax.
@@ -445,7 +445,7 @@ def test_training_under_bfloat16_autocast(attend, randomize):
     ids=str,
 )
 def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
-    """The error names both values. Without it, torch would divide by zero, raise another error, or fail much later."""
+    """The error states both values. Otherwise, torch would divide by zero, raise another error, or fail much later."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011 the message is compared as a whole
         Transformer(small_config(**changes))
     assert str(raised.value).startswith(message)

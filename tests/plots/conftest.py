@@ -38,7 +38,7 @@ def translator() -> SpokenAttention:
 
 @pytest.fixture(scope="session")
 def untrained_translator():
-    """Return a function that builds a real translator that is small enough to answer at once."""
+    """Return a function that builds a real translator, small enough to answer at once."""
     from transformer_lab.data import BpeTokenizer
     from transformer_lab.decoding import Translator
     from transformer_lab.model import Transformer, TransformerConfig

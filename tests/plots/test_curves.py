@@ -50,7 +50,7 @@ def test_a_file_without_records_is_named(tmp_path, content):
 
 @pytest.mark.parametrize("count", range(len(RECORDS) + 1))
 def test_a_run_can_be_drawn_at_any_moment(count, cut_off):
-    """The live figure is drawn even before the first epoch has ended and the first score is known."""
+    """The live figure is drawn even before the first epoch has ended, when no score is known yet."""
     curve = LiveCurve()
     for record in RECORDS[:count]:
         curve(record)

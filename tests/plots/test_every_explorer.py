@@ -1,4 +1,4 @@
-"""Requirements for every explorer, such as keeping up with a slider and surviving any input."""
+"""Requirements for every explorer, such as keeping up with a slider and handling any input."""
 
 import asyncio
 import re

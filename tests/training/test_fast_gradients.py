@@ -1,4 +1,4 @@
-"""The fast path must compute the same gradients as the paper's code; wrong ones would train a worse model."""
+"""The fast path must compute the same gradients as the paper's code. Wrong gradients would train a worse model."""
 
 import shutil
 from dataclasses import replace
@@ -173,7 +173,7 @@ def test_parts_of_a_batch_add_up_and_the_copy_follows_the_model():
 
 
 def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
-    """Many small operations would keep a GPU waiting. Dropout remains torch's own, a single kernel on a GPU."""
+    """Many small operations would keep a GPU waiting. Dropout remains torch's own, because it is a single kernel."""
     model = small_model(dropout=0.1)
     set_attention(model, fused_attention)
     kernels = {"cpu": (ByteDropout, unfused_attention), "cuda": (nn.Dropout, fused_attention)}

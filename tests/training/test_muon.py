@@ -21,7 +21,7 @@ def copies(parameters):
 
 
 def test_steps_are_those_of_torch():
-    """Matrices of the same shape are stacked in one tensor; none may get another's direction, momentum, or factor."""
+    """Matrices of the same shape share one tensor. No matrix may get another's direction, momentum, or factor."""
     matrices, others = parameters_of((8, 8), (16, 8), (8, 8), (8, 16)), parameters_of((5,), (20, 8))
     same_matrices, same_others = copies(matrices), copies(others)
     betas = (0.8, 0.9)
@@ -61,7 +61,7 @@ def test_nothing_comes_of_nothing():
 
 
 def test_a_matrix_without_a_gradient_stays():
-    """Neither Adam nor momentum from an earlier step may change a matrix without a gradient."""
+    """If a matrix has no gradient, neither Adam nor momentum from an earlier step may change it."""
     [frozen], others = parameters_of((4, 4)), parameters_of((4,))
     optimizer = Muon([frozen], others, lr=0.1)
     for parameter in (frozen, *others):

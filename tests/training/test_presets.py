@@ -68,7 +68,7 @@ def test_override_gives_values_of_the_right_type():
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
-    """These values come straight from the command line, so each needs a one-line error that says what is valid."""
+    """These values come straight from the command line. Each needs a one-line error that says what is valid."""
     with pytest.raises(InputError, match=message) as error:
         override(PRESETS["laptop"], {field: text})
     assert "\n" not in str(error.value)

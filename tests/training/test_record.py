@@ -67,7 +67,7 @@ def test_a_record_says_what_was_reached_and_with_what(record_script, results, tw
 
 
 def test_the_newest_record_is_replayed_to_the_same_figures(record_script, results, tmp_path, capsys):
-    """A single command in its own process must reach the same score; otherwise the record is incomplete."""
+    """A single command in its own process must reach the same score. Otherwise, the record is incomplete."""
     command = ["replay", "--results", str(results), "--seeds", "1", "--runs", str(tmp_path), "--name", "again"]
     try:
         record_script.main([*command, "--device", "cpu"])
@@ -181,8 +181,7 @@ def test_options_bring_back_a_recorded_preset(record_script):
 
 
 def test_a_preset_and_the_options_that_make_it_are_of_one_kind(record_script):
-    """`train laptop --consistency 5 …` is the same as `train gpu`, so the record of `gpu` may include it as a seed.
-    """
+    """`train laptop --consistency 5 …` is the same as `train gpu`, so that run may be a seed in the record of `gpu`."""
     gpu = PRESETS["gpu"]
     options = replace(
         PRESETS["laptop"], **{name: getattr(gpu, name) for name in ("epochs", "consistency", "validate_every")}

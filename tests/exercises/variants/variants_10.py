@@ -59,7 +59,7 @@ def loss_by_loops(logits, labels, smoothing, pad_id):
 
 
 def loss_by_divergence(logits, labels, smoothing, pad_id):
-    """Compute the loss as the Kullback-Leibler divergence plus the entropy that it leaves out."""
+    """Compute the loss as the Kullback-Leibler divergence plus the entropy of the target distribution."""
     real = labels != pad_id
     log_probabilities = torch.log_softmax(logits[real], dim=-1)
     vocab = logits.shape[-1]

@@ -128,7 +128,7 @@ def beam_of_objects(model, source, beam_size, alpha, max_length):
 
 
 def beam_of_tensors(model, source, beam_size, alpha, max_length):
-    """Use only tensors: a finished row has one child, an extra eos that costs nothing and is not counted."""
+    """Use only tensors. A finished row has one child: an extra eos that costs nothing and is not counted."""
     config, before = model.config, model.training
     model.eval()
     answers = []

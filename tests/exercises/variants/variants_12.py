@@ -10,7 +10,7 @@ import torch
 
 
 def precision_by_removal(hypotheses, references, n):
-    """Remove each n-gram of the reference once it has been matched."""
+    """Remove each reference n-gram once it has been matched."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses, {len(references)} references")
     right = there_are = 0

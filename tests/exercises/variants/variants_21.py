@@ -123,7 +123,7 @@ def refuse(prompt, temperature):
 
 @torch.no_grad()
 def sample_by_inverse(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-    """Sample with a uniform number and cumulative probabilities, and keep the tokens in a list."""
+    """Compare a uniform random number with cumulative probabilities, and keep the tokens in a list."""
     refuse(prompt, temperature)
     mode = model.training
     model.train(False)

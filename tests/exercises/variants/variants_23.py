@@ -12,7 +12,7 @@ from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
 
 
 def distributed(groups, held_out, generator):
-    """Return three lists of pairs. Here the validation set is filled first, because the order is not prescribed."""
+    """Return three lists of pairs. The order is not prescribed, so the validation set is filled first here."""
     generator.shuffle(groups)
     validation, test, train = [], [], []
     for group in groups:
@@ -76,7 +76,7 @@ def split_by_sorting(pairs, held_out, seed):
 
 
 def split_breadth_first(pairs, held_out, seed):
-    """Use a queue, compare every pair with every other, and shuffle the groups with NumPy's generator."""
+    """Use a queue, compare every pair with every other pair, and shuffle the groups with NumPy's generator."""
     import numpy as np
 
     bare = [(letters_and_digits(source), letters_and_digits(target)) for source, target in pairs]
