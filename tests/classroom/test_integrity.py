@@ -310,8 +310,7 @@ def test_the_text_of_a_solution_is_flagged(name):
 
 
 def test_a_short_solution_may_be_found_by_oneself():
-    """`padding_mask` is one line, and its last hint almost reveals the line. A copied comment can't be a
-    coincidence."""
+    """`padding_mask` is one line, and its last hint nearly reveals it. A copied comment can't be a coincidence."""
     assert review(PADDING, textwrap.dedent(inspect.getsource(PADDING.answer)), [], COURSE) == ()
     combine = exercises()["combine_heads"]
     own = textwrap.dedent(inspect.getsource(combine.answer))

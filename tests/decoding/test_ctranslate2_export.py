@@ -250,8 +250,7 @@ def test_an_export_leaves_its_neighbors_alone(tmp_path, folder):
 
 @pytest.mark.parametrize("chinese", ["byte_pairs", "characters"])
 def test_chinese_is_spelled_there_as_here(chinese):
-    """The service doesn't have our `normalize`, so it must remove the same spaces and not add any before a
-    character."""
+    """The service lacks our `normalize`, so it must remove the same spaces and not add any before a character."""
     pairs = [("I like Python 3.", "我很喜欢Python 3。"), ("Tom said: “Hello!”", "汤姆说：“你好！”")] * 5
     tokenizer = BpeTokenizer.train(pairs, "en", "zh", vocab_size=600, chinese=chinese)
     service = service_tokenizer(tokenizer)

@@ -289,8 +289,7 @@ def test_an_error_of_another_kind_is_not_out_of_memory():
 
 
 def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
-    """The first five trials are never pruned. Later trials are pruned if they fall below the median of finished
-    trials."""
+    """The first five trials are never pruned. Later trials are pruned if they are below the finished trials' median."""
     used = trainer(of_rate)
     table = search(tmp_path / "pruned", replace(plan, trials=12)).trials
     pruned = table[table["state"] == "pruned"]

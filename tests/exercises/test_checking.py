@@ -190,8 +190,7 @@ def test_a_second_mistake_does_not_hide_the_first():
 
 
 def test_a_mistake_is_not_named_unless_it_explains_everything():
-    """The inverted mask shows up in half of the checks, but something else is wrong too. Therefore no mistake is
-    named."""
+    """The inverted mask shows up in half of the checks. Because something else is wrong too, no mistake is named."""
 
     def more(query, key, value, mask=None, dropout=None):
         output, weights = scaled_dot_product_attention(query, key, value, None if mask is None else ~mask, dropout)

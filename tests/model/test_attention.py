@@ -30,8 +30,7 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
-    """Outputs and gradients must match even if query, key, and value differ in shape: the whole course relies on
-    attention.
+    """The course relies on attention. Outputs and gradients must match even if query, key, and value differ in shape.
 
     Heat maps show the weights, so the weight of a hidden key must be exactly 0, not just small.
     """

@@ -626,8 +626,7 @@ def test_the_corpus_covers_typical_german_constructions(sample):
 
 
 def test_possessives_point_to_their_owner(sample):
-    """The owner of "his" must be male, that of "her" female, and that of "their" plural. German marks this by
-    gender."""
+    """The owner of "his" must be male, of "her" female, and of "their" plural. German marks this by gender."""
     counts = Counter()
     for caption in sample:
         for i, word in enumerate(words_of(caption)):
