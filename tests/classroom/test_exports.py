@@ -97,8 +97,7 @@ def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
 
 
 def test_text_of_a_student_stays_text():
-    """A lone surrogate or control character makes a whole XML file unreadable, and many JSON parsers reject such text,
-    too.
+    """A lone surrogate or control character makes a whole XML file unreadable. Many JSON parsers reject such text, too.
 
     Text with a direction override is not displayed in the order in which it is stored.
     """
