@@ -216,7 +216,7 @@ def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
 
 
 def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
-    """Decoding may rely only on names that the course prescribes, and not on `n_heads`, `attend`, or positions."""
+    """Decoding may rely only on names that the course prescribes, not on `n_heads`, `attend`, or a positions buffer."""
 
     class OwnNorm(nn.Module):
         def __init__(self, norm):
