@@ -1,4 +1,4 @@
-"""Do the whole course in Jupyter kernels, as a student would: the trained model must be the one the student built."""
+"""Do the whole course in Jupyter kernels, as a student would. The trained model must be the one the student built."""
 
 import ast
 import json

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 @pytest.mark.parametrize("device_of_batch", ["cpu", "cuda"])
 def test_the_fast_path_has_the_gradients_of_the_plain_step(device_of_batch):
-    """A batch on the CPU is copied asynchronously; if the copy finished too late, the training data would be wrong."""
+    """A batch on the CPU is copied asynchronously. If the copy finished too late, the training data would be wrong."""
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(40, 40, d_model=16, n_heads=2, n_layers=2, d_ff=32, dropout=0.0))
     set_attention(model, fused_attention)

@@ -53,7 +53,7 @@ def asked_for(file: str) -> list[str]:
 
 
 def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
-    """Return the names of these packages and of all their dependencies, on this system only or on any system."""
+    """Return the names of these packages and of all their dependencies, either on this system only or on any system."""
     found: set[tuple[str, str]] = set()
     todo = list(map(Requirement, asked))
     while todo:
@@ -76,7 +76,7 @@ def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
 
 @cache
 def tracked_files() -> list[Path]:
-    """Return the files tracked by git; skip the test in an unpacked archive."""
+    """Return the files tracked by git. In an unpacked archive, skip the test."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z"]
     try:
         listed = subprocess.run(command, capture_output=True, check=True).stdout.decode()
@@ -123,7 +123,7 @@ def test_each_requirements_file_pins_every_dependency(file):
 
 
 def test_learners_do_not_download_packages_for_teachers_and_developers():
-    """Every extra package costs a learner download time and disk space."""
+    """Every extra package costs learners download time and disk space."""
     learner = asked_for(LEARNER)
     assert sorted(pins(LEARNER).keys() - needed(learner, on_any_system=True)) == []
     assert sorted(pins(TEACHER).keys() - needed(learner + asked_for(TEACHER), on_any_system=True)) == []
@@ -176,7 +176,7 @@ def test_conda_installs_the_same_pins():
 
 @pytest.mark.parametrize("module", ["transformer_lab", "transformer_lab.training", "transformer_lab.plots"])
 def test_importing_stays_light(module):
-    """A server must be able to train without these packages, and `import transformer_lab` must be fast."""
+    """A server must be able to train without these packages, and importing `transformer_lab` must be fast."""
     code = f"import sys, {module}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == []

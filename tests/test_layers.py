@@ -19,7 +19,7 @@ def layers() -> list[set[str]]:
 
 
 def test_every_part_of_the_package_belongs_to_a_layer():
-    """A part outside every layer could import any other part without an error."""
+    """If a part were outside every layer, it could import any other part without an error."""
     parts = {path.stem for path in (ROOT / "transformer_lab").iterdir() if path.suffix == ".py" or _is_package(path)}
     assert parts - {"__init__", "pretrained"} <= set().union(*layers())
 

@@ -68,7 +68,7 @@ def unpacked(wheel, tmp_path_factory) -> Path:
 
 
 def run(code: str, unpacked: Path, here: Path) -> str:
-    """Run Python code with the package from the wheel in a folder outside the checkout."""
+    """Run Python code outside the checkout, using the package from the wheel."""
     environment = os.environ | {"PYTHONPATH": str(unpacked)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=environment)
@@ -77,7 +77,7 @@ def run(code: str, unpacked: Path, here: Path) -> str:
 
 
 def test_the_wheel_contains_the_whole_package_and_the_notebooks(wheel):
-    """A new file type is easily forgotten in `package-data`. Then only an installed copy lacks the files."""
+    """It is easy to forget a new file type in `package-data`. Then the files are missing only from installed copies."""
     names = set(zipfile.ZipFile(wheel).namelist())
     package = [path for path in (ROOT / "transformer_lab").rglob("*") if path.is_file()]
     wanted = {path.relative_to(ROOT).as_posix() for path in package if path.suffix != ".pyc"}
@@ -101,7 +101,7 @@ def test_open_copies_the_wheels_notebooks_into_the_current_folder(unpacked, tmp_
 
 
 def test_the_wheel_contains_the_data_that_the_notebooks_show(unpacked, tmp_path):
-    """The wheel needs the included model and the recorded results that the electives compare a reader's run with."""
+    """The wheel needs the included model and the recorded results to which the electives compare a reader's run."""
     facts = json.loads(run(FACTS, unpacked, tmp_path))
     package = unpacked / "transformer_lab"
     assert facts["package"] == str(package / "__init__.py")

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def notebook_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return variables for a kernel without saved parts, with one thread, and with short training runs."""
+    """Return environment variables for a kernel that has no saved parts, uses one thread, and trains only briefly."""
     folder = tmp_path_factory.mktemp("ipython")
     startup = folder / "profile_default" / "startup"
     startup.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Without these tests, notebooks and solutions could drift from their source or from each other, or leak an answer."""
+"""Without these tests, notebooks and solutions could differ from their source or from each other, or leak an answer."""
 
 import os
 import sys
@@ -197,7 +197,7 @@ def test_a_text_without_exercises_keeps_its_outputs(course):
 
 
 def test_slow_printing_becomes_a_single_output(course):
-    """On a busy machine, output arrives in several messages. Without merging them, each build would change the file."""
+    """On a busy machine, output arrives in several messages. Unless they are merged, each build changes the file."""
     slowly = """import sys
 from time import sleep
 from IPython.display import HTML, display

@@ -92,7 +92,7 @@ def test_every_internal_link_has_a_target(site, pages):
 
 
 def test_pages_load_nothing_from_other_sites(pages):
-    """The site must work offline and must not reveal its readers to other sites."""
+    """The site must work offline and must not tell other sites who reads it."""
     loaded = [
         f"{name}: {address}"
         for name, page in pages.items()
@@ -209,7 +209,7 @@ def test_links_to_other_files_point_to_the_publishing_repository(monkeypatch, tm
 
 
 def test_a_page_shows_what_to_install_in_colab(monkeypatch, tmp_path):
-    """Colab doesn't have the package, so without this line, the notebook's first cell would fail."""
+    """Colab doesn't have the package. Without this line, the first cell of the notebook would fail."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Masks\n\nHide the future.")])
     sources = Sources(tmp_path, tmp_path)
     monkeypatch.setenv("GITHUB_REPOSITORY", "ada/lab")

@@ -1,4 +1,4 @@
-"""Without these tests, a notebook could drift from its source or stop working while every other test passes."""
+"""Without these tests, a notebook could become outdated or stop working while every other test passes."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def test_every_built_notebook_matches_its_text():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_student_notebook_has_no_outputs(path):
-    """Among the notebooks for students, only the tour, which has no exercises, has outputs."""
+    """Student notebooks have no outputs, except for the tour, which has no exercises."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     has_outputs = any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
@@ -30,14 +30,14 @@ def test_a_student_notebook_has_no_outputs(path):
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_a_solution_has_alternative_texts_and_no_errors(path):
-    """Blind readers depend on the pictures' alt text, and no output should contain a traceback or a warning."""
+    """Blind readers depend on the alt text of pictures. No output may contain a traceback or a warning."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     pictures = [output.data for output in outputs if "data" in output]
     assert not [data for data in pictures if "image/png" in data and "text/html" not in data]
-    # a widget does not work without a kernel, so its picture is stored instead
+    # a widget does not work without a kernel, so a picture of it is stored instead
     assert not [data for data in pictures if "application/vnd.jupyter.widget-view+json" in data]
     images = [data["text/html"] for data in pictures if "<img" in data.get("text/html", "")]
     assert images

@@ -1,4 +1,4 @@
-"""Without these tests, a student's notebook could show an answer, or a solution could lose part of one."""
+"""Without these tests, a student's notebook could show an answer, or a solution could lose part of its answer."""
 
 import ast
 import functools

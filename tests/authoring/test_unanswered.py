@@ -16,7 +16,7 @@ WITH_EXERCISES = [path for path in NOTEBOOKS if '"exercise-' in path.read_text(e
 
 @pytest.fixture(scope="module")
 def client(notebook_environment):
-    """Return a client with a running kernel. Each notebook resets it, which is faster than starting another."""
+    """Return a client with a running kernel. Each notebook resets the kernel, because starting another takes longer."""
     client = NotebookClient(nbformat.v4.new_notebook(), timeout=300, iopub_timeout=300, allow_errors=True)
     with client.setup_kernel(env=notebook_environment):
         yield client
@@ -29,7 +29,7 @@ def cells_that_depend_on_answers(cells: list[nbformat.NotebookNode]) -> list[nbf
     """
     names = [names_of(cell.source) for cell in cells]
     reads = [own.reads - own.binds for own in names]
-    in_folders: set[str] = set()  # a temporary folder and names based on it, whose readers may write there
+    in_folders: set[str] = set()  # the folder and names derived from it; cells that read them may write there
     for cell, own in zip(cells, names, strict=True):
         if "TemporaryDirectory()" in cell.source or in_folders & own.reads:
             in_folders |= own.binds

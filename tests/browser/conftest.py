@@ -1,6 +1,6 @@
 """Fixtures that start a real JupyterLab on this machine and open it in a real browser.
 
-The tests save a screenshot of every page in `build/screenshots/`; look at them after a run.
+The tests save a screenshot of every page in `build/screenshots/`. Look at the screenshots after a run.
 """
 
 import contextlib
@@ -202,7 +202,7 @@ class OpenNotebook:
         return self._cell(cell_id).locator(".jp-Cell-outputArea")
 
     def write(self, cell_id: str, text: str) -> None:
-        """Replace the content of the cell with `text`, as a reader would by pasting."""
+        """Replace the content of the cell with `text`, as a reader would do by pasting."""
         self._cell(cell_id).locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.insert_text(text)
@@ -217,7 +217,7 @@ class OpenNotebook:
         return cell.locator(".jp-Cell-outputArea")
 
     def wait_for(self, cell_id: str, before: int | None = None) -> None:
-        """Wait until the cell has run, which changes its execution count from `before`, and the kernel is idle."""
+        """Wait until the cell's execution count is no longer `before` and the kernel is idle."""
         self.page.wait_for_function(
             """([id, before]) => {
                 const panel = jupyterapp.shell.currentWidget;
@@ -238,13 +238,13 @@ class OpenNotebook:
 
 @pytest.fixture
 def opened(page, lab):
-    """Return a function that opens a notebook in JupyterLab, or on a given server: `opened("01_attention.ipynb")`."""
+    """Return a function that opens a notebook in JupyterLab or on a given server: `opened("01_attention.ipynb")`."""
     return lambda name, server=lab: OpenNotebook(page, server, name)
 
 
 @pytest.fixture(scope="module")
 def opened_for_all(browser, lab):
-    """Return a function like `opened` whose page all tests in a file share, because kernels take seconds to start."""
+    """Return a function like `opened`. All tests in a file share one page, because kernels take seconds to start."""
     with new_page(browser) as page:
         yield lambda name: OpenNotebook(page, lab, name)
 

@@ -70,7 +70,7 @@ def test_a_report_is_legible_in_the_dark_theme_and_a_small_window(opened, screen
 
 def test_the_same_notebook_runs_in_notebook_7(opened, notebook_7, screenshot):
     notebook = opened("01_attention.ipynb", notebook_7)
-    at_start = list(notebook.page.errors)  # Notebook 7 requests settings of extensions that it lacks
+    at_start = list(notebook.page.errors)  # Notebook 7 requests settings for extensions that it doesn't have
     notebook.run("attention-4")
     notebook.write("exercise-softmax", RIGHT)
     notebook.run("exercise-softmax")

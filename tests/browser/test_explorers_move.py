@@ -1,4 +1,4 @@
-"""Open each explorer in a real JupyterLab and move its controls. They can fail there even if they work in Python."""
+"""Open each explorer in a real JupyterLab and move its controls. Those that work in Python can still fail there."""
 
 import re
 
@@ -61,7 +61,7 @@ def notebook(lab, opened_for_all):
 
 
 def test_every_explorer_is_tested():
-    """Without this test, an explorer added later could be left out of these tests."""
+    """This test must fail if a new explorer isn't added to these tests."""
     assert {name for name in plots.__all__ if name.startswith("explore_")} == set(CALLS)
 
 
@@ -88,7 +88,7 @@ def test_moving_a_control_changes_the_picture(notebook, screenshot, name):
     screenshot(notebook.page, "after")
     assert picture.get_attribute("alt")
     if name == "explore_training":
-        output.get_by_role("button", name="Stop").click()  # otherwise training would go on during other tests
+        output.get_by_role("button", name="Stop").click()  # otherwise training would continue during other tests
     assert notebook.page.errors == []
     assert not re.search(r"Traceback|Error", notebook.lab.log.read_text())
 

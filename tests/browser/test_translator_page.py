@@ -112,7 +112,7 @@ def test_a_word_shows_what_it_attended_to(visit, screenshot):
 
 
 def test_the_page_shows_the_models_attention_weights(visit, translator):
-    """The rows of the heat map sum to 1, and the weight of a word is the sum over its tokens."""
+    """The rows of the heat map sum to 1, and the weight of a word is the sum of the weights of its tokens."""
     page = visit()
     page.get_by_label("Type a sentence in German").fill("Zwei Straßenmusikanten streichen.")
     page.get_by_role("button", name="Translate").click()
@@ -273,7 +273,7 @@ def test_an_exported_page_opens_from_a_file_without_requests(visit, translator, 
 
 
 def test_exporting_a_model_too_short_for_the_example(browser, own_model, tmp_path):
-    """If the example is longer than `max_length`, the page has no still picture and asks for a sentence instead."""
+    """If the example is longer than `max_length`, the page asks for a sentence instead of showing a still picture."""
     translator = Translator.load(own_model)
     translator.model.config.max_length = 20
     export_page(translator, tmp_path / "short.html")

@@ -1,4 +1,4 @@
-"""JupyterLab, as started by `transformer-lab open`, must show the course and nothing that distracts a learner."""
+"""JupyterLab, as started by `transformer-lab open`, must show the course without anything that distracts a learner."""
 
 import statistics
 
@@ -103,7 +103,7 @@ def longest_report(name):
 
 
 def test_a_diagnosis_is_visible_after_its_check_has_run(lab, opened, screenshot):
-    """Try the two longest diagnoses of every exercise in a small window, running cells with Shift+Enter."""
+    """Run the two longest diagnoses of every exercise in a small window, using Shift+Enter to run the cells."""
     cells = [nbformat.v4.new_code_cell(REPORTS, id="reports")]
     for number, name in enumerate(exercises()):
         text = nbformat.v4.new_markdown_cell("Text that says what to write. " * (5 * number % 70))  # of various lengths

@@ -196,7 +196,7 @@ class PageReader(HTMLParser):
 
 @pytest.fixture
 def read_page():
-    """Return a function that reads a page and asserts that all tags are closed properly and nothing is dangerous."""
+    """Return a function that reads a page and asserts that it is well-formed and contains nothing dangerous."""
 
     def read(text: str) -> PageReader:
         reader = PageReader(text)

@@ -1,4 +1,4 @@
-"""Without these tests, an odd file could cost a correct answer its points, or a submission could change other cells."""
+"""Without these tests, a correct answer in an odd file could lose points, or a submission could change other cells."""
 
 import copy
 import json
@@ -102,7 +102,7 @@ def tags(cell: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", [name for name in COURSE.graded if (ROOT / "solutions" / f"{name}.ipynb").exists()])
 def test_a_solution(name):
-    """All answers are in place, there are no remarks, and only the cells that the answers need are run."""
+    """All answers are found, without any remarks, and the grader runs only the cells that the answers depend on."""
     assembled = handed_in((ROOT / "solutions" / f"{name}.ipynb").read_bytes())
     assert assembled.name == name
     assert list(assembled.sources) == [exercise.name for exercise in COURSE.exercises(name)]
@@ -113,7 +113,7 @@ def test_a_solution(name):
 
 
 def test_an_untouched_notebook():
-    """The stubs of an untouched notebook are used, and there is no remark."""
+    """The assembled notebook contains the stubs, and there are no remarks."""
     assembled = handed_in(untouched())
     assert list(assembled.sources) == EXERCISES
     assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
@@ -121,7 +121,7 @@ def test_an_untouched_notebook():
 
 
 def test_nothing_but_sources_is_taken_over():
-    """Forged outputs, tags, and metadata have no effect, and neither do changes to the course's cells."""
+    """Forged outputs, tags, and metadata have no effect. Changes to the course's cells don't have any effect either."""
     notebook = solved()
     notebook["metadata"] = {"kernelspec": {"name": "evil", "display_name": "x"}, "widgets": {}, "nbval": 1}
     for cell in notebook["cells"]:
@@ -186,7 +186,7 @@ def windows(notebook: dict[str, Any]) -> None:
     "change", [by_nbgrader, by_our_metadata, by_name, without_anything, only_answers, version_3, windows]
 )
 def test_where_an_answer_is_found(change):
-    """Answers are found by ID, by nbgrader's or our metadata, or by name, even in old or bare notebooks."""
+    """Answers are found by ID, by metadata (nbgrader's or ours), or by name, even in old or incomplete notebooks."""
     notebook = solved()
     change(notebook)
     assembled = handed_in(notebook)
@@ -219,7 +219,7 @@ def test_a_cell_that_does_not_bind_the_name_is_not_the_answer(source):
 
 
 def test_the_last_definition_counts():
-    """Earlier definitions run before the last one, wherever they were, because the last one may use names from them."""
+    """Earlier definitions run before the last one, regardless of where they were, because it may use their names."""
     attempt, last = code("old = softmax\ndef softmax(x):\n    return old(x)"), code("def softmax(x):\n    return 2")
     for cells in ([attempt], [last, attempt], [attempt, last]):
         notebook = solved()
@@ -235,7 +235,7 @@ def test_the_last_definition_counts():
 
 
 def test_a_copied_cell():
-    """A copy keeps the ID and the metadata. If neither cell is answered, the student is told which one counts."""
+    """A copied cell keeps its ID and metadata. If neither copy has an answer, the student is told which one counts."""
     for notebook, remark in (
         (solved(), "`softmax` is defined in 2 cells: the last one counts."),
         (untouched(), "The notebook has 2 cells for `softmax`: the last one counts."),
@@ -249,7 +249,7 @@ def test_a_copied_cell():
 
 
 def test_a_stub_that_was_left_behind_counts_for_nothing():
-    """An answer may be above its exercise or in the same cell as another answer. A stub after it doesn't count."""
+    """An answer may be above its exercise or in another answer's cell. A stub that comes after it doesn't count."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
     insert(notebook, "exercise-softmax", both)
@@ -281,7 +281,7 @@ TURNED_TO_TEXT = "The cell for `softmax` had been changed to a text cell; it was
     ],
 )
 def test_a_cell_turned_to_text(kind, fence):
-    """In Jupyter, a single key press turns a cell into text, which is easy to overlook."""
+    """In Jupyter, pressing a single key turns a cell into text. That is easy to overlook."""
     notebook = solved()
     cell = cell_of(notebook, "exercise-softmax")
     cell.update(cell_type=kind, source=fence.format(cell["source"]))
@@ -291,7 +291,7 @@ def test_a_cell_turned_to_text(kind, fence):
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
-    """Only its text identifies a cell without an ID. If the exercise has an answer, notes about it don't count."""
+    """A cell without an ID is identified only by its text. If the exercise has an answer, notes on it don't count."""
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
     without_anything(notebook)
@@ -303,7 +303,7 @@ def test_a_cell_turned_to_text_in_a_notebook_without_ids():
 
 
 def test_text_that_is_not_an_answer():
-    """A line from a formula can look like an assignment. An old version of an answer, kept as text, doesn't count."""
+    """A line of a formula can look like an assignment. An old version of an answer, if kept as text, doesn't count."""
     notebook = without(solved(), "exercise-softmax")
     notebook["cells"].append({"cell_type": "markdown", "source": "We know that\nsoftmax = exp over sum\n"})
     assert "softmax" not in handed_in(notebook).sources
@@ -315,7 +315,7 @@ def test_text_that_is_not_an_answer():
 
 
 def test_a_missing_cell():
-    """The exercise whose cell is missing counts as not attempted, and the others are graded."""
+    """An exercise whose cell is missing counts as not attempted, and the other exercises are graded."""
     assembled = handed_in(without(solved(), "exercise-softmax", "check-softmax"))
     assert assembled.sources == {name: ANSWERS[name] for name in EXERCISES[1:]}
     assert {
@@ -325,7 +325,7 @@ def test_a_missing_cell():
 
 
 def test_moved_cells():
-    """Moved cells run in course order, with each helper before the answer that it preceded."""
+    """Moved cells run in course order, and each helper still runs before the answer that it preceded."""
     pairs = [(code(f"helper_of_{name} = 1"), cell_of(solved(), f"exercise-{name}")) for name in EXERCISES]
     rest = without(solved(), *(f"exercise-{name}" for name in EXERCISES))
     for seed in range(5):
@@ -359,7 +359,7 @@ def test_cells_of_their_own_stay_where_they_were():
 
 
 def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
-    """An hour of training at the end must not cost points, and a helper defined too late must still be found."""
+    """If training follows the last exercise, it costs no points. A helper that is defined too late is still found."""
     use = "\n\ndef used():\n    return written_late()"
     notebook = with_answer("SingleHeadAttention", ANSWERS["SingleHeadAttention"] + use)
     late = "def written_late():\n    return even_later"
@@ -514,7 +514,7 @@ def test_no_text_makes_reading_it_slow(line):
 
 
 def test_the_name_of_the_file_decides_only_where_nothing_else_does():
-    """Students may give a file any name, so its content comes first."""
+    """Students may give a file any name, so the file's content takes precedence over its name."""
     assert handed_in(solved(), "03_masks.ipynb").name == NAME
     both = {"cells": [code(ANSWERS["softmax"]), code("def padding_mask(tokens, pad_id): return tokens")]}
     assert handed_in(both, "hand/03_masks.ipynb").name == "03_masks"
@@ -541,7 +541,7 @@ def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
 
 
 def test_a_notebook_without_a_single_answer_is_recognized_by_its_cells():
-    """If all exercises were deleted, they count as not attempted, which is different from not gradable."""
+    """If every exercise was deleted, they all count as not attempted, and the notebook can still be graded."""
     assembled = handed_in(without(solved(), *(f"exercise-{name}" for name in EXERCISES)))
     assert (assembled.name, assembled.sources) == (NAME, {})
 
@@ -583,7 +583,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_texts(kind):
-    """Whatever a cell contains, the other answers are graded, and the text stays in its cell."""
+    """Regardless of what a cell contains, the other answers are graded, and the cell's text stays in that cell."""
     notebook = with_answer("softmax", HOSTILE[kind])
     notebook["cells"].insert(5, code(HOSTILE[kind], id="own"))
     assembled = handed_in(notebook)
@@ -629,7 +629,7 @@ def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
 
 
 def test_an_attempt_on_the_checks_is_flagged_once():
-    """A cell with such an attempt runs for every exercise, but only the first exercise gets the flag."""
+    """A cell that manipulates the checks runs for every exercise, but only the first exercise is flagged."""
     notebook = solved()
     for name in EXERCISES:
         cell_of(notebook, f"exercise-{name}")["source"] = f"def {name}(x):\n    return x\n"
@@ -658,7 +658,7 @@ def test_ids_and_names_of_cells_are_not_taken_over():
 
 @pytest.mark.parametrize(("source", "in_front"), [("x = {}", True), ("x = {}", False), ("# {}", False), (" ", True)])
 def test_ten_thousand_cells(source, in_front):
-    """The grader recognizes the notebook wherever its cells are, and finds an answer outside its own cell."""
+    """The grader recognizes the notebook even if its cells have moved, and it finds answers outside their own cells."""
     notebook = solved()
     notebook["cells"].append(code(cell_of(notebook, "exercise-softmax").pop("source")))
     cell_of(notebook, "exercise-softmax")["source"] = ""
@@ -696,6 +696,6 @@ def spoiled(generator: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_spoiled_notebooks(seed):
-    """A spoiled notebook is graded or reported, and the assembled notebook is valid."""
+    """A spoiled notebook is either assembled or rejected, and the assembled notebook is valid."""
     with suppress(NotGradable):
         handed_in(spoiled(random.Random(seed)))

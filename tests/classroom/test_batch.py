@@ -113,7 +113,7 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
 
 
 def test_two_names_with_one_number_of_moodle_are_named(notebook_with, grade, mark_reader, out, tmp_path):
-    """If two students share a number, only the instructor knows whose page it is. An earlier zip is deleted."""
+    """If two students share a number, only the instructor knows whose page is whose. An earlier zip is deleted."""
     for name in ("Ada_12", "Bob_12"):
         with zipfile.ZipFile(tmp_path / "moodle.zip", "w") as archive:
             archive.writestr(f"{name}_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
@@ -159,7 +159,7 @@ def test_two_students_with_the_same_file_are_two_rows(hand_in, grade, mark_reade
 
 
 def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, tmp_path, notebook_with, monkeypatch):
-    """Two files for one notebook may be graded at the same time, and their results must not be mixed up."""
+    """Two files for the same notebook may be graded at the same time. Their results must not be mixed up."""
     from transformer_lab.classroom.submissions import Submission
 
     contents = [notebook_with("03_masks", padding_mask=mark).encode() for mark in ("# passed", "# failed")]
@@ -235,7 +235,7 @@ def test_a_bug_in_assembling_does_not_stop_the_others(hand_in, grade, mark_reade
 
 
 def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course, notebook_of):
-    """The instructor must see near-identical answers, and students must not. Other tests cover how they are found."""
+    """The instructor must see near-identical answers, but students must not. Other tests check how they are found."""
     name = "02_multi_head_attention"
     answers = {exercise.name: marked_answer(exercise.answer, exercise.blank) for exercise in course.exercises(name)}
     for student in ("Ada", "Bob"):

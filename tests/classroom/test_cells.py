@@ -60,7 +60,7 @@ def test_all_ways_to_bind_a_name(source):
     ],
 )
 def test_what_binds_no_name(source):
-    """These cells contain other languages, or Python code that only mentions a name."""
+    """These cells contain other languages, or Python code that mentions a name without binding it."""
     assert names_of(source).binds == frozenset()
 
 
@@ -87,7 +87,7 @@ def test_global_names(source, binds, reads, changes):
 
 
 def test_what_is_too_long_is_not_parsed():
-    """A syntax tree takes hundreds of times as much memory as text. The names that a cell defines are still found."""
+    """Parsing takes hundreds of times as much memory as the text. The names in a long cell are found in another way."""
     names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}
@@ -119,12 +119,12 @@ STUB = "def f(x):\n    '''Doc.'''\n    # YOUR CODE HERE\n    raise NotImplemente
     ],
 )
 def test_which_functions_are_unwritten(source, unwritten):
-    """A function is unwritten if the last definition is a stub or an empty body, and written otherwise."""
+    """A function counts as unwritten only if its last definition is a stub or has an empty body."""
     assert is_unwritten(source, "f") is unwritten
 
 
 def test_which_classes_are_unwritten():
-    """A class counts as written as soon as one of the student's methods is written."""
+    """A class counts as written as soon as the student has written one of the missing methods."""
     methods = ["__init__(self):\n        {}", "forward(self):\n        {}", "shown(self):\n        return 1"]
     source = "class A:\n" + "".join(f"    def {method}\n" for method in methods)
     blank = ("__init__", "forward")
@@ -162,7 +162,7 @@ def test_every_import_has_its_line():
 
 
 def test_nothing_warns():
-    """Python would show a warning about `"\\d"` in a student's source as if the source were ours."""
+    """Python would show a warning about `"\\d"` in a student's source as if the course's own code had caused it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert names_of("x = '\\d' is 3; assert (x, 'y')").is_python

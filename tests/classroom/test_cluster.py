@@ -1,4 +1,4 @@
-"""Without these tests, a machine that goes down could lose a class's grades or cause double grading."""
+"""Without these tests, a machine that goes down could lose a class's grades, or submissions could be graded twice."""
 
 import json
 import signal
@@ -73,7 +73,7 @@ class Cluster:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
 
     def add_worker(self, name: str, why_no_sandbox: str = "", sticky: bool = False) -> None:
-        """Start a worker that reads marks instead of grading. If `sticky`, it never finishes the student `Ada`."""
+        """Start a worker that reads marks instead of grading. A `sticky` worker never finishes the student `Ada`."""
         preload = self.folder / f"{name}.py"
         conftest = str(Path(__file__).with_name("conftest.py"))
         preload.write_text(STAND_IN.format(conftest=conftest, log=str(self.log), why=why_no_sandbox, sticky=sticky))
@@ -95,7 +95,7 @@ class Cluster:
             client.wait_for_workers(number, timeout=120)
 
     def times(self, student: str, what: str) -> list[int]:
-        """Return the IDs of the processes in which `what` happened to the student."""
+        """Return the IDs of the processes in which the event `what` occurred for this student."""
         return [int(path.name.split()[-2]) for path in self.log.glob(f"{student} {what} *")]
 
     def end(self) -> None:
@@ -122,7 +122,7 @@ def open_grader(cluster):
 
 
 def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, mark_reader, monkeypatch):
-    """Starting a grader for each submission would take seconds; a leftover grader would keep processes alive."""
+    """Starting a grader for each submission would take seconds. A leftover grader would keep processes alive."""
     started, ended = [], []
 
     class CountedGrader(mark_reader):
@@ -167,7 +167,7 @@ def test_a_sandbox_is_asked_of_every_worker(cluster, course, hand_in, open_grade
 
 
 def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_path):
-    """When a worker dies, no submission is lost, and none is graded again after its result has arrived."""
+    """When a worker dies, no submission is lost. A submission is not graded again after its result has arrived."""
     for number in range(11):
         hand_in(f"s{number}", **ALL)
     folder = hand_in("Ada", **ALL)
@@ -202,8 +202,8 @@ def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_
 
 
 def test_a_cluster_that_is_gone_ends_the_run(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
-    """Waiting forever for a cluster that was switched off would keep the output folder locked. This test switches the
-    shared cluster off, so no later test may use it."""
+    """If a run waited forever for a cluster that was shut down, the output folder would stay locked. This test shuts
+    down the shared cluster, so no test after it can use the cluster."""
     monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 3)
     monkeypatch.setattr(cluster_module, "LOST_SECONDS", 2)
     (cluster.log / "stuck").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Without these tests, `release` and `grade` could do the wrong thing or answer a typo with a traceback."""
+"""Without these tests, `release` and `grade` could do the wrong thing or respond to a typo with a traceback."""
 
 import io
 import json
@@ -25,7 +25,7 @@ def lab(lab, monkeypatch, tmp_path):
 
 @pytest.fixture
 def reader(mark_reader, monkeypatch):
-    """Read marks instead of running a grader; `reader.asked` holds the arguments that the command passed."""
+    """Read marks instead of running a grader. `reader.asked` holds the arguments that the command passed."""
     found = mark_reader()
 
     def open_with(jobs, require_sandbox, cluster):
@@ -107,7 +107,7 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
 
 
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
-    """Gradescope's autograder copies one file. If it is missing, the student is told that the autograder failed."""
+    """Gradescope's autograder copies one file. Without that file, the student is told that the autograder failed."""
     hand_in("Ada", **ALL)
     hand_in("Ada", "01_attention", softmax="# passed")
     (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")
@@ -157,7 +157,7 @@ def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader, options):
 
 
 def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
-    """Without the warning, each student's folder would be read as a class, and its files as students."""
+    """Without the warning, each student's folder would be read as a class, and each file as a student."""
     for name in ("Ada", "Bob", "Eve"):
         folder = hand_in(name, **ALL)
     assert lab("grade", folder).warnings == ""
@@ -273,7 +273,7 @@ def test_without_a_sandbox_the_option_runs_the_real_grader(lab, hand_in, monkeyp
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_bar_shows_what_is_left(monkeypatch, is_terminal):
-    """The progress bar is shown only in a terminal. In a log, for example, nothing is printed."""
+    """The progress bar appears only in a terminal. If the output goes to a log, nothing is printed."""
     shown = io.StringIO()
     shown.isatty = lambda: is_terminal
     monkeypatch.setattr(sys, "stderr", shown)

@@ -40,7 +40,7 @@ def test_short_names(course, asked):
 
 
 def test_a_notebook_of_another_version(tmp_path):
-    """This package doesn't know one of the notebook's exercises, so grading would give everyone too few points."""
+    """This package lacks one of the notebook's exercises, so grading would give everyone too few points."""
     text = (ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8").replace("causal_mask", "no_future")
     (tmp_path / "03_masks.ipynb").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="has the exercise `no_future`, which this version"):
@@ -48,7 +48,7 @@ def test_a_notebook_of_another_version(tmp_path):
 
 
 def test_a_package_that_was_copied_without_the_notebooks(tmp_path, monkeypatch):
-    """If the package was copied without its notebooks, the current folder is searched for them."""
+    """If the package was copied without its notebooks, the notebooks are looked up in the current folder."""
     monkeypatch.setattr("transformer_lab.classroom.course.shipped", lambda name: tmp_path / "site-packages" / name)
     monkeypatch.chdir(ROOT)
     assert Course.find().folder == ROOT / "notebooks"

@@ -40,7 +40,7 @@ def result(handed_in):
 
 
 def test_junit_says_what_ran_and_what_was_earned(result):
-    """A test runner lists and counts failed cases; points and cells are properties.
+    """A test runner lists and counts failed cases. Points and cells are stored as properties.
 
     nbval's XML contains an older result for `padding_mask`, which must not appear next to the new one.
     """
@@ -79,7 +79,7 @@ def test_a_file_that_could_not_be_read(entry):
 
 
 def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
-    """Gradescope reads one results file per submission, however many notebooks were submitted."""
+    """Gradescope reads one results file per submission, regardless of how many notebooks were submitted."""
     attention = entry("Ada", "01_attention", softmax="passed", remarks=["a cell is missing"])
     lost = entry("Ada", "", path="handed_in/Ada/notes.ipynb", problem="the file is empty")
     given = json.loads(gradescope_results([lost, attention, handed_in]))
@@ -97,7 +97,7 @@ def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
 
 
 def test_text_of_a_student_stays_text():
-    """A lone surrogate or control character makes a whole XML file unreadable, and many JSON parsers reject it, too.
+    """A lone surrogate or control character makes a whole XML file unreadable. Many JSON parsers reject such text, too.
 
     Text with a direction override is not displayed in the order in which it is stored.
     """
@@ -120,13 +120,13 @@ def test_text_of_a_student_stays_text():
     "junit", ["", "<testsuites>", "no xml", '<!DOCTYPE x [<!ENTITY a "aaaa">]><x><testcase name="&a;"/></x>', "\ud800"]
 )
 def test_a_damaged_junit_costs_its_cells_alone(result, junit):
-    """The XML is not trustworthy, because the process that writes it runs next to a student's kernel."""
+    """The XML can't be trusted, because the process that writes it runs next to a student's kernel."""
     root = ElementTree.fromstring(junit_xml(replace(result, junit=junit)))
     assert len(root.findall("testsuite/testcase")) == 3
 
 
 def test_of_two_names_with_one_number_neither_gets_the_others_page(entry):
-    """If two names share a number, Moodle gives both pages to the student with that number or replaces one."""
+    """If two names share a number, Moodle either gives both pages to one student or replaces one page."""
     paths = {
         "Ada (4711)": "moodle.zip: Ada_4711_assignsubmission_file_/a.ipynb",
         "Eve (4711)": "moodle.zip: Eve_4711_assignsubmission_file_/a.ipynb",

@@ -57,7 +57,7 @@ def test_a_report_loses_nothing_on_the_page(number, entry):
 
 
 def test_what_was_received_is_aligned_with_what_was_expected():
-    """Reports are 80 columns wide, so two wide tables are printed one above the other, separated by an empty line."""
+    """Reports are 80 columns wide, so two wide tables are printed one above the other, separated by a blank line."""
     report = "x: failed\n\n    f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4\n\nThe end."
     parts = parts_of_report(ExerciseResult("softmax", "failed", 0.0, 1.0, report=report))
     listing = "f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4"
@@ -131,7 +131,7 @@ def test_text_can_be_read_in_light_and_in_dark():
 
 
 def test_flags_and_other_students_are_in_nothing_that_students_see(entry):
-    """A flag is a suspicion and not feedback, so only the instructor may see it."""
+    """A flag is a suspicion, not feedback, so only the instructor may see it."""
     flagged = {"state": "passed", "flags": ("line 4 uses `torch.secret`",)}
     found = replace(entry("Ada", padding_mask=flagged), similar={"padding_mask": ("Bob",)})
     for text in (feedback_page("Ada", [found], {}), junit_xml(found.result), gradescope_results([found])):

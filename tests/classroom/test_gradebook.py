@@ -41,7 +41,7 @@ def run(book, *results, paths=None):
 
 
 def test_a_result_is_kept_as_it_was(book):
-    """Students' notebooks may contain text that UTF-8 can't encode, which must not stop the batch."""
+    """Students' notebooks may contain text that UTF-8 can't encode. Such text must not stop the batch."""
     exercise = ExerciseResult("softmax", "failed", 0.5, 1.0, ("a", "b"), "report", ("flag",), ("\ud800",), "x\0", "id")
     whole = SubmissionResult("Zoë \udc80", "01_attention", "d", (exercise,), ("remark",), "", 1.25, "<xml/>")
     assert from_json(as_json(whole)) == whole
@@ -50,7 +50,7 @@ def test_a_result_is_kept_as_it_was(book):
 
 
 def test_a_crash_loses_no_result_that_was_saved(tmp_path):
-    """If a process is killed in the middle of a transaction, everything it saved before that is kept."""
+    """If a process is killed in the middle of a transaction, everything it had saved up to then is preserved."""
     path = tmp_path / "gradebook.sqlite"
     code = (
         "import os, pathlib, signal, sys\n"
@@ -186,7 +186,7 @@ HOSTILE = [
 
 
 def test_no_cell_is_a_formula(entry):
-    """A spreadsheet would evaluate a student's name that looks like a formula."""
+    """If a student's name looks like a formula, a spreadsheet would evaluate it."""
     flags = {"state": "failed", "flags": ("=HYPERLINK(1)",)}
     entries = [entry(name, path=name, remarks=[name], padding_mask=flags, problem=name) for name in HOSTILE]
     text = as_csv(entries)

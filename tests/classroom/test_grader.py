@@ -30,7 +30,7 @@ def grader(course):
 
 @pytest.fixture(scope="module")
 def assembled(notebook_of, assemble_notebook):
-    """Return a function that assembles notebook 03 with the correct answers, except for the given ones."""
+    """Return a function that assembles notebook 03 with correct answers, some of which the caller can replace."""
 
     def make(student, **sources):
         return assemble_notebook(notebook_of("03_masks", **ANSWERS | sources), student)
@@ -44,7 +44,7 @@ def marks(result):
 
 
 def test_each_submission_gets_its_own_marks(grader, assembled):
-    """Submissions run one after the other or two at once, and none affects another."""
+    """Whether submissions run one after the other or two at a time, none of them affects another."""
     right = ANSWERS["causal_mask"]
     before = {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
     handed_in = {
@@ -88,7 +88,7 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
     ],
 )
 def test_a_later_import_takes_nothing_away(grader, course, notebook_of, assemble_notebook, cell, text):
-    """A later import of another `softmax` used to cost `softmax` and its caller `numpy_attention` all points."""
+    """Importing another `softmax` later used to cost all points for `softmax` and its caller `numpy_attention`."""
     answers = {one.name: inspect.getsource(one.answer) for one in course.exercises("01_attention")}
     notebook = notebook_of("01_attention", **answers | {cell: text + answers.get(cell, "")})
     if cell == "own":
@@ -180,7 +180,7 @@ def test_a_compiled_answer_earns_its_points(grader, assembled):
 
 
 def test_one_exercise_alone(grader, assembled):
-    """This exercise uses two others, one of which is wrong while the other is missing."""
+    """This exercise uses two others: one is wrong, and the other is missing."""
     wrong = {"padding_mask": "def padding_mask(tokens, pad_id):\n    return tokens", "causal_mask": "def causal_mask(:"}
     (result,) = grader.grade([assembled("one", **wrong)], only="target_mask")
     assert marks(result) == {"target_mask": ("passed", 1.0)}
@@ -195,9 +195,8 @@ def test_who_stops_to_listen_leaves_nothing_for_the_next(grader, assembled):
 
 
 def test_a_worker_that_dies_costs_one_submission_and_nothing_is_left(course, assembled, tmp_path, monkeypatch):
-    """When memory is short, the system kills processes. No process or file from the submission remains, and the home
-    folder is unchanged.
-    """
+    """When memory runs low, the system kills processes. No process or file from the submission remains, and the home
+    folder is unchanged."""
     (tmp_path / ".config").mkdir()
     (tmp_path / ".config" / "pytest.ini").write_text("of the instructor")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -1,7 +1,7 @@
-"""Submissions that try to cheat, break the grader, or disrupt other submissions, graded in one batch with honest ones.
+"""Grade honest submissions in one batch with others that try to cheat, break the grader, or disrupt the batch.
 
-None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get the
-same results as they would by themselves. The submissions are in `hostile/`.
+No submission gets points that it did not earn or delays the batch beyond its limits. The honest submissions get the
+same results as if they had been graded alone. All submissions are in `hostile/`.
 """
 
 import csv
@@ -301,7 +301,7 @@ def test_there_are_many():
 
 
 def test_the_honest_ones_are_as_they_are_without_the_others(alone, batch):
-    """Grade honest submissions with another secret seed, next to some that use up CPU time, memory, and processes."""
+    """Grade honest submissions with another secret seed, alongside some that use up CPU time, memory, and processes."""
 
     def rows(one: Batch) -> dict[str, dict[str, str]]:
         text = (one.out / "gradebook.csv").read_text(encoding="utf-8-sig")
@@ -322,7 +322,7 @@ def test_none_delays_the_batch_beyond_its_limit(batch):
 
 
 def test_nothing_is_changed_and_nothing_is_left(alone, batch):
-    """The checkout, the home folder, and the submissions are unchanged; no files, processes, or sockets are left."""
+    """The checkout, the home folder, and the submissions are unchanged. No files, processes, or sockets are left."""
     for one in (alone, batch):
         assert {path for path in one.before | one.after if one.before.get(path) != one.after.get(path)} == set()
         assert one.left == []
@@ -345,11 +345,11 @@ def test_no_page_runs_what_a_submission_holds(batch, read_page):
 
 
 def test_a_browser_runs_nothing_of_a_page(batch):
-    """A browser may run something as a script that a parser considers plain text."""
+    """A browser might run text as a script even if a parser considers it plain text."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("no Chromium on the PATH: apt-get install chromium")
-    whole = batch.folder.parent / "all.html"  # without policy and title, so that only escaping protects the page
+    whole = batch.folder.parent / "all.html"  # without its policy and title, so that only escaping protects the page
     pages = [path.read_text(encoding="utf-8") for path in sorted((batch.out / "feedback").iterdir())]
     pages.append((batch.out / "summary.html").read_text(encoding="utf-8"))
     bodies = [re.sub(r"<title>.*?</title>|<meta http-equiv=[^>]*>", "", page) for page in pages]

@@ -86,7 +86,7 @@ def answer(body: str, before: str = "") -> str:
     ],
 )
 def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
-    """Each source calls an answer from a library in a different way."""
+    """Each source uses a different way to call a library function that solves the exercise."""
     flags = review(ATTENTION, source, [], COURSE)
     assert any(flag in text for text in flags), flags
     assert not any("\n" in text for text in flags)
@@ -125,7 +125,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
 @pytest.mark.parametrize(
     ("exercise", "source", "cells", "flags"),
     [
-        # a helper is part of the answer, even if called through another helper; a cell that it doesn't use isn't
+        # a helper is part of the answer, even if called through another helper; a cell that the answer ignores is not
         (
             ATTENTION,
             answer("through(query)"),
@@ -190,12 +190,12 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
     ],
 )
 def test_what_is_flagged(exercise, source, cells, flags):
-    """The listed flags appear, and no others."""
+    """The listed flags appear, and no other flags appear."""
     assert list(review(exercise, source, cells, COURSE)) == flags
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """A helper in another exercise's cell counts, but that exercise's own answer and the functions it uses don't."""
+    """A helper in another exercise's cell is checked. That exercise's own answer and the functions it uses are not."""
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: through})
     assert f"line 2 of another cell uses `{SDPA}`" in flags
@@ -265,7 +265,7 @@ def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
 
 @pytest.mark.parametrize("name", Course.find().graded)
 def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
-    """Imports of `check`, `hint`, and parts from `transformer_lab.mine` aren't flagged; the course makes them too."""
+    """Imports of `check`, `hint`, and parts from `transformer_lab.mine` aren't flagged, because the course has them."""
     notebook = Course.find().notebook(name)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not exercise_of(cell)]
     imports = [line for cell in cells for line in cell.split("\n") if line.startswith("from transformer_lab")]
@@ -288,7 +288,7 @@ THE_TEXT = "it is identical to the course's own solution"
 
 @pytest.mark.parametrize("name", exercises())
 def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
-    """`solution(...)` shows the answer, so anyone can copy it."""
+    """`solution(...)` shows the answer, so anyone can copy the answer."""
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
     flags = review(exercise, f"# mine\n{own}", [], [])
@@ -310,7 +310,7 @@ def test_the_text_of_a_solution_is_flagged(name):
 
 
 def test_a_short_solution_may_be_found_by_oneself():
-    """`padding_mask` is one line, and its last hint almost gives it away. A copied comment can't be a coincidence."""
+    """`padding_mask` is one line, and its last hint nearly reveals it. A copied comment can't be a coincidence."""
     assert review(PADDING, textwrap.dedent(inspect.getsource(PADDING.answer)), [], COURSE) == ()
     combine = exercises()["combine_heads"]
     own = textwrap.dedent(inspect.getsource(combine.answer))
@@ -362,7 +362,7 @@ def test_what_cannot_be_read():
 
 
 def test_flags_are_few_short_and_printable():
-    """A submission must not fill up the instructor's page. An alias can refer to a name of any length."""
+    """A submission must not fill up the instructor's page, even if an alias refers to a very long name."""
     flags = review(ATTENTION, "\n".join("eval('1')" for _ in range(200)), [], [])
     assert len(flags) == MAX_FLAGS + 1
     assert flags[-1] == f"and {200 - MAX_FLAGS} more"
@@ -385,7 +385,7 @@ OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "j
 
 @pytest.mark.parametrize("copy", [BASE, RENAMED, ONE_MORE, ONE_OTHER])
 def test_a_copy_is_found(copy):
-    """The copies are unchanged, have new names and no comments, or have one statement added or changed."""
+    """Each copy is unchanged, has new names and no comments, or has one statement that was added or changed."""
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, copy)]
     assert similar(answers) == [(NAME, ("ada", "cy"))]
 

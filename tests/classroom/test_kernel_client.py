@@ -1,4 +1,4 @@
-"""Test kernels from outside: how they end, what their limits are, and what malformed or forged messages do."""
+"""Test kernels from outside: how they end, what limits apply, and what malformed or forged messages do."""
 
 import json
 import os
@@ -117,7 +117,7 @@ def test_a_cell_without_end_is_interrupted_and_the_kernel_lives_on(kernel_with):
 
 
 def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
-    """A kernel is ended on time even while the grader is waiting for something else."""
+    """A kernel is stopped on time even while the grader is waiting for something else."""
     with pytest.raises(KernelEnded) as ended:
         run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
     assert ended.value.reason == "time"
@@ -125,7 +125,7 @@ def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
 
 @needs_sandbox
 def test_files_in_memory_count_as_memory(kernel_with):
-    """Files and mapped pages count together; neither would exceed the limit on its own."""
+    """Files and mapped pages count together. Neither would exceed the limit on its own."""
     kernel = kernel_with(memory=430 * 2**20)
     code = (
         "import mmap, time\npages = mmap.mmap(-1, 100_000_000)\nfor _ in range(100): pages.write(b'1' * 1_000_000)\n"
@@ -169,7 +169,7 @@ def test_the_settings_of_the_system_can_be_read(kernel_with):
 
 @needs_sandbox
 def test_what_forked_processes_share_counts_once(kernel_with):
-    """Together, forty idle processes map about nine gibibytes, but they share almost all of it."""
+    """Together, forty idle processes map about nine gibibytes, but they share almost all of that memory."""
     code = "import os, time\nfor _ in range(40):\n  if os.fork() == 0: time.sleep(99)\ntime.sleep(1)\nprint('lives')"
     assert printed(kernel_with(), QUIET + code) == "lives\n"
 

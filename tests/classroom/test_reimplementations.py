@@ -20,7 +20,7 @@ NOTHING = inspect.Parameter.empty
 
 
 def test_every_mark_names_an_answer_and_is_found():
-    """A mark with a misspelled name, or inside another function, would leave the marked function in the package."""
+    """A mark with a misspelled name, or inside another function, would leave a second implementation in the package."""
     found = reimplementations()
     assert set(found) <= set(exercises())
     everything = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
@@ -41,7 +41,7 @@ def test_an_unmarked_second_implementation_is_noticed():
 
 
 def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
-    """One probe is enough: constant functions pass none, so a function that passes one contains part of the answer."""
+    """One probe is enough: constant functions don't pass, so a function that passes contains part of the answer."""
     monkeypatch.chdir(tmp_path)  # some functions write files
     answers = [exercise.answer for exercise in exercises().values()]
     left_out = {Path(name).stem for names in LEFT_OUT.values() for name in names}
@@ -59,7 +59,7 @@ def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
 
 
 def unmarked(subjects: list) -> list[str]:
-    """Return the subjects that pass a probe of an exercise for which they aren't marked."""
+    """Return the subjects that pass a probe of an exercise but aren't marked for that exercise."""
     found = []
     for exercise, subject in itertools.product(exercises().values(), subjects):
         parts = vars(subject).values() if isinstance(subject, type) else [subject]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_what_is_handed_out(course, tmp_path):
-    """A release contains the notebook byte for byte, a page for people, and points and checksums for programs."""
+    """A release contains an exact copy of the notebook, a page for people, and points and checksums for programs."""
     written = release("01", tmp_path / "new" / "handout", course)
     assert [path.name for path in written] == ["01_attention.ipynb", "README.md", "manifest.json"]
     assert all(path.is_file() for path in written)
@@ -52,7 +52,7 @@ def test_the_students_page_fits_the_handout(course, tmp_path):
 
 
 def test_the_plan_for_a_term_adds_up(course):
-    """Teachers use the plan for a term to set dates and points."""
+    """Teachers use the semester plan when they set due dates and points."""
 
     def exercises_points_hours(name: str) -> tuple[int, int, float]:
         cells = course.notebook(name).cells
@@ -105,7 +105,7 @@ def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
 
 
 def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
-    """A folder grows over a term. Its manifest must list everything, and repeated releases must be identical."""
+    """The folder grows over a semester. Its manifest must list everything, and repeated releases must be identical."""
     names = course.graded
     for name in names:
         release(name, tmp_path / "one", course)
@@ -134,7 +134,7 @@ def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
 
 
 def test_work_is_not_overwritten(course, tmp_path):
-    """Someone may run `release 01 --out .` in a student's folder, or in their own after trying the exercises."""
+    """Someone might run `release 01 --out .` in a student's folder, or in a folder where they tried the exercises."""
     (path, *_) = release("01", tmp_path, course)
     release("01", tmp_path, course)  # the notebook has not been edited
     path.write_text("my work")
@@ -163,7 +163,7 @@ def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
 
 
 def test_a_release_that_was_interrupted_can_be_repeated(course, tmp_path, monkeypatch):
-    """Wherever an interrupted release stopped, its page is recognized as part of the release."""
+    """Regardless of where a release was interrupted, its page is recognized as part of the release."""
     release("03", tmp_path / "handout", course)
     for number, name in enumerate(("04", "05", "06", "07")):  # after this many files
         written = []

@@ -1,4 +1,4 @@
-"""Without these tests, a student who submitted could be reported as absent, or an absent one could be overlooked."""
+"""Without these tests, a student who submitted could be reported as absent, or an absent student might be missed."""
 
 import csv
 import io
@@ -159,7 +159,7 @@ def test_a_person_is_found(person, student):
     ],
 )  # fmt: skip
 def test_who_is_who(roster, students, expected):
-    """Fields that a case doesn't list are expected to be empty, except for numbers, which are then not compared."""
+    """Each field that a case does not list must be empty. Only `numbers` is ignored if a case does not list it."""
     found = vars(attendance(roster, students)) | {"listed": 0}
     numbers = {} if "numbers" in expected else {"numbers": {}}
     assert found | numbers == vars(NO_ROSTER) | expected

@@ -1,4 +1,4 @@
-"""Test what a sandbox hides, what it makes read-only, and that all its processes end."""
+"""Test what a sandbox hides, what it makes read-only, and whether all its processes end."""
 
 import json
 import os
@@ -186,7 +186,7 @@ def entered(request):
 
 @needs_sandbox
 def test_root_and_ordinary_users_can_enter_a_sandbox(entered):
-    """An ordinary user's namespaces belong to a user namespace, which has to be entered first."""
+    """An ordinary user's namespaces belong to a user namespace. That namespace must be entered first."""
     assert entered["pid"] > 1
     assert entered["rights"] == 0
     assert entered["unshare"] == -1

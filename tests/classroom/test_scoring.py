@@ -1,4 +1,4 @@
-"""Test what a kernel may return and how many points it earns. This process acts as the kernel."""
+"""Test what a kernel may return and how many points each reply earns. This process acts as the kernel."""
 
 import functools
 import inspect
@@ -216,7 +216,7 @@ def test_of_an_observation_only_known_changes_and_lines_count():
 
 
 def test_every_answer_of_the_course_earns_all_of_its_points():
-    """Inputs and results are sent encoded, harnesses are sent as source, and the seed differs from the notebook's."""
+    """Inputs and results are encoded, harnesses are sent as source code, and the seed differs from the notebook's."""
     for name in ("softmax", "numpy_attention", "SingleHeadAttention", "split_heads", "target_mask", "LayerNorm"):
         found = score(name, Here(**{name: exercises()[name].answer}))
         assert (found.state, found.earned) == ("passed", exercises()[name].points), found.report
@@ -410,7 +410,7 @@ def test_an_object_that_does_not_come_back_is_killed():
 
 
 def test_a_machine_that_stood_still_for_a_while_costs_nobody_points():
-    """A check's limit is wall-clock time, so an answer that ran out of time gets a second try."""
+    """A check's limit is in wall-clock time, so an answer that ran out of time gets a second try."""
 
     class HeldUp(Here):
         def ask(self, kind, content, timeout):

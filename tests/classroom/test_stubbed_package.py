@@ -72,7 +72,7 @@ def test_the_measure_finds_an_answer_where_it_is():
 
 @pytest.mark.parametrize("number", notebooks())
 def test_no_answer_is_left_in_the_package(stubbed, number):
-    """Not even 60 % of a body is left anywhere, however it is formatted.
+    """No file still contains 60 % or more of a function body, no matter how it is formatted.
 
     Earlier notebooks' answers stay: a student who writes a decoder may read the encoder or inherit from it.
     """
@@ -95,7 +95,7 @@ def test_no_answer_is_left_in_the_package(stubbed, number):
 
 @pytest.mark.parametrize("number", notebooks())
 def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
-    """Byte code, tests, notebooks, and wrong answers that are nearly right would be second copies of the answer."""
+    """Bytecode, tests, notebooks, and wrong answers that are nearly right would give the answers away a second time."""
     files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
@@ -139,7 +139,7 @@ def test_no_answer_is_left_under_another_name(stubbed):
 
 
 def test_every_user_can_read_it(tmp_path):
-    """The submission runs as an unprivileged user, and the grader's umask may be strict."""
+    """The submission runs as an unprivileged user, who must be able to read the package even if the umask is strict."""
     before = os.umask(0o077)
     try:
         package = write_stubbed_package(tmp_path, ["01"])
@@ -215,7 +215,7 @@ def outcomes(stubbed) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_right_answers_run_with_it(outcomes, name):
-    """All modules of the stubbed package can be imported, its answers are gone, and a solution runs without the skipped
+    """All modules of the stubbed package can be imported, and its answers are gone. A solution runs without the skipped
     cells: no cell fails because it needs a name from a skipped cell."""
     assert outcomes[name] == "fine"
 
@@ -237,13 +237,13 @@ class Liar:
     ],
 )
 def test_check_never_raises(capsys, arguments, says):
-    """An exception in a check cell would be a failure that the student didn't cause."""
+    """If a check cell raised an exception, the student would see a failure that is not the student's fault."""
     assert inert_exercises.check(*arguments) is None
     assert capsys.readouterr().out.startswith(says)
 
 
 def test_check_finds_the_name_that_holds_a_lambda(capsys, monkeypatch):
-    """nbval compares the check's output: a correct answer is found by its variable name, whatever its `__name__` is."""
+    """nbval compares the check's output. A correct answer is found by its variable name, regardless of `__name__`."""
     monkeypatch.setattr(inert_exercises, "ANSWERS", {"softmax": "transformer_lab.model"})
     subject = lambda scores: scores  # noqa: E731
     monkeypatch.setattr(sys.modules["__main__"], "softmax", subject, raising=False)

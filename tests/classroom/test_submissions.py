@@ -212,7 +212,7 @@ def test_a_zip_made_by_hand(tmp_path, around, between):
 @pytest.mark.parametrize("inner", ["zoe/03_masks.ipynb", "all/zoe/03_masks.ipynb", "zoe_03_masks.ipynb", "zoe.zip"])
 @pytest.mark.parametrize("own", ["mallory.zip", "mallory_03_masks.zip", "mallory/mine.zip"])
 def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
-    """If a zip in a folder were read as a class, its folders would count as students, and the real Zoe as `zoe (2)`."""
+    """If a zip in a folder were read as a class, its folders would count as students, and Zoe would appear twice."""
     hers, his = NOTEBOOK, NOTEBOOK.replace(b"1", b"2")
     content = {inner: {"03_masks.ipynb": his} if inner.endswith(".zip") else his, "own.ipynb": OTHER}
     write(tmp_path, {"zoe/03_masks.ipynb": hers, own: content})
@@ -230,7 +230,7 @@ def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
-    """Students whose names look the same must not share a row of the table or, on any system, the file of a page."""
+    """Students whose names look the same must not share a table row or, on any operating system, a page's file."""
     names = ("ada", "Ada", "ADA", "a\u200bda", "ada ", "ada\n", "ada (2)")
     write(tmp_path, {"all.zip": {f"{name}/03_masks.ipynb": NOTEBOOK for name in names}})
     students = list(found(tmp_path / "all.zip"))
@@ -293,7 +293,7 @@ NAMES = {
 
 @pytest.mark.parametrize(("name", "shown"), NAMES.items())
 def test_a_name_is_data(name, shown):
-    """Names appear in tables, on pages, and in terminals, so no name may contain anything these would interpret."""
+    """Names appear in tables, pages, and terminals, so no name may contain anything with a special meaning there."""
     assert printable(name) == shown
     assert printable(name).isprintable()
     assert printable(printable(name)) == printable(name)
@@ -323,7 +323,7 @@ def test_a_name_that_is_not_text(tmp_path):
 
 
 def test_links_are_not_followed(tmp_path):
-    """A link could submit the solutions, another student's work, or any of the instructor's files."""
+    """A student could use a link to submit the solutions, another student's work, or one of the instructor's files."""
     secret = write(tmp_path / "secret", {"03_masks.ipynb": NOTEBOOK})
     handed_in = write(tmp_path / "handed_in", {"ada/03_masks.ipynb": NOTEBOOK, "cy/keep": b"", "fay/keep": b""})
     targets = {"ben": secret, "cy/03_masks.ipynb": secret / "03_masks.ipynb", "dee.ipynb": secret / "03_masks.ipynb"}
@@ -337,7 +337,7 @@ def test_links_are_not_followed(tmp_path):
 
 
 def test_what_is_not_an_ordinary_file(tmp_path):
-    """Opening a pipe could block forever; a folder may be named like a notebook."""
+    """Opening a pipe could block forever. A folder may have the name of a notebook."""
     handed_in = write(tmp_path, {"ada/03_masks.ipynb/03_masks.ipynb": NOTEBOOK, "ben/x": b""})
     os.mkfifo(handed_in / "ben" / "03_masks.ipynb")
     os.mkfifo(handed_in / "pipe.zip")
@@ -411,7 +411,7 @@ def with_claimed_size(content: bytes, size: int) -> bytes:
 
 
 def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
-    """In a zip, a hundred megabytes of zeros take a hundred kilobytes, and the sizes in its directory may be wrong."""
+    """A zip can store a hundred megabytes of zeros in a hundred kilobytes, and its directory may give false sizes."""
     monkeypatch.setattr(submissions, "MAX_BYTES", 4 * MEBIBYTE)
     bomb = {"ben/03_masks.ipynb": b"0" * (8 * MEBIBYTE), "ada/03_masks.ipynb": NOTEBOOK}
     too_large = "it is larger than 4 MiB: clear the outputs and submit it again"
@@ -422,7 +422,7 @@ def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
 
 
 def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
-    """Reading a zip's directory takes a kilobyte of memory per entry. A student's zip must not break the class's."""
+    """Reading a zip's directory takes a kilobyte of memory per entry. One zip must not affect other students."""
     monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     many = {f"{n}.txt": b"" for n in range(1_001)}
     write(tmp_path, {"all.zip": many, "handed_in/ada/all.zip": many, "handed_in/ben/03_masks.ipynb": NOTEBOOK})
@@ -439,7 +439,7 @@ def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
 @pytest.mark.parametrize("comment", [b"", b"a comment", bytes(65_535)])
 @pytest.mark.parametrize("locator", [b"", struct.pack("<4sLQL", b"PK\6\7", 0, 2**62, 1)])
 def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp_path, monkeypatch):
-    """Whatever the zip ends with, the entries counted must be the entries read."""
+    """No matter what the zip ends with, the entries counted must be the entries read."""
     monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     whole = zipped({f"{n}.txt": b"" for n in range(51)})
     end = whole.rindex(b"PK\5\6")
@@ -489,7 +489,7 @@ def test_one_student_cannot_submit_hundreds_of_files(tmp_path, read, way, is_pac
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_what_one_student_submits_is_limited(tmp_path, monkeypatch, read, way, is_packed):
-    """A file that exceeds the student's limit is reported, and a later one that still fits is graded."""
+    """If a file exceeds the student's limit, it is reported, and a later file that still fits is graded."""
     monkeypatch.setattr(submissions, "MAX_BYTES_READ_PER_STUDENT", 5 * MEBIBYTE // 2)
     monkeypatch.setattr(submissions, "MAX_BYTES_KEPT_PER_STUDENT", MEBIBYTE)
     large = NOTEBOOK + b" " * 700_000
@@ -597,7 +597,7 @@ def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch):
 
 
 def test_a_zip_that_is_incomplete(tmp_path):
-    """Wherever an upload was cut short, the other submissions are not affected."""
+    """No matter where an upload was cut short, the other submissions are not affected."""
     whole = zipped({"03_masks.ipynb": NOTEBOOK, "x.ipynb": NOTEBOOK, "y.ipynb": OTHER})
     for size in [*range(0, 120, 7), *range(120, len(whole), 61), len(whole) - 1]:
         result = found(write(tmp_path, {"ada/all.zip": whole[:size], "ben/03_masks.ipynb": NOTEBOOK}))

@@ -44,13 +44,13 @@ def corpus_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_fields(corpus_folder) -> dict[str, str]:
-    """Return values for fields of the `tour` preset that make a run take about a second."""
+    """Return field values for the `tour` preset that make a run take about a second."""
     return TINY | {"corpus": str(corpus_folder)}
 
 
 @pytest.fixture(scope="session")
 def train_tiny(tiny_fields) -> list[str]:
-    """Return the command-line arguments for a run with these values, except for its output folder."""
+    """Return the command-line arguments for a run with these values, excluding the output folder."""
     options = [word for name, text in tiny_fields.items() for word in (f"--{name.replace('_', '-')}", text)]
     return ["train", "tour", *options]
 

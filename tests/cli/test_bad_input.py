@@ -1,4 +1,5 @@
-"""Bad input causes a one-line error on stderr and exit status 1, without a traceback, and no existing file is lost."""
+"""Bad input causes a one-line error on stderr and exit status 1. No traceback is shown, and no existing file is
+lost."""
 
 import json
 import os
@@ -54,7 +55,7 @@ def test_lines_that_cannot_be_translated(lab, model_folder, stdin, says):
 
 
 def test_a_byte_order_mark_is_not_translated(lab, model_folder):
-    """Some editors write a byte-order mark, which used to change the translation of the first sentence."""
+    """Some editors write a byte-order mark. It used to change the translation of the first sentence."""
     plain = lab("translate", "--model", model_folder, stdin=b"Der Hund sieht den Ball.\n")
     marked = lab("translate", "--model", model_folder, stdin="Der Hund sieht den Ball.\n".encode("utf-8-sig"))
     assert marked.status == 0
@@ -232,7 +233,7 @@ def test_a_slip_is_reported_before_torch_is_imported(lab, model_folder, monkeypa
     ],
 )
 def test_a_package_error_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package knows nothing about the command line. Its errors name a parameter or path, which gives the option."""
+    """The package knows nothing about options. Its errors name a parameter or path, and the command adds the option."""
     monkeypatch.chdir(tmp_path)
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
     assert named in lab(*command, *options).complaint
@@ -360,7 +361,7 @@ def test_ctrl_c_before_the_first_checkpoint(lab, train_tiny, tmp_path, monkeypat
 
 
 def test_a_full_disk_while_saving_loses_nothing(lab, train_tiny, interrupted, model_folder, tmp_path):
-    """The last checkpoint is kept; once there is space again, resuming gives the same model as an uninterrupted run."""
+    """The last checkpoint is kept. Once there is space again, resuming gives the same model as an uninterrupted run."""
     latest = tmp_path / "run" / "checkpoints" / "latest.safetensors"
     before = latest.read_bytes()
     resume = [*train_tiny, "--output", tmp_path / "run", "--resume"]

@@ -16,7 +16,7 @@ TYPE = re.compile(r"<[a-zA-Z\[\]]+>")
 
 
 def test_every_command_shows_an_example_and_no_python_types(lab):
-    """Most readers look at nothing but the example, and a newcomer can't tell what to type for `<list[str]>`."""
+    """Most readers look only at the example, and a newcomer can't tell what to type for `<list[str]>`."""
     for command in COMMANDS:
         shown = lab(command, "--help")
         assert shown.status == 0
@@ -101,7 +101,7 @@ def test_translate_prints_a_line_per_sentence_in_order(lab, model_folder):
 
 
 def test_translate_a_sentence_with_an_unknown_character(lab, model_folder):
-    """The rest of the sentence is still translated; only a sentence of nothing but unknown characters is rejected."""
+    """The rest of the sentence is still translated. A sentence is rejected only if all its characters are unknown."""
     translated = lab("translate", "--model", model_folder, "Der Hund 🐕 sieht den Ball in Łódź.", "...")
     assert translated.status == 0
     assert translated.stdout.count("\n") == 2
@@ -234,7 +234,7 @@ def test_open_passes_the_copy_and_all_other_arguments_to_jupyterlab(lab, tmp_pat
 
 
 def test_help_wraps_paragraphs_at_the_width_of_the_terminal_and_keeps_lists():
-    """Typer keeps the line breaks of a docstring, which leaves lines half empty in a narrow terminal."""
+    """Typer keeps the line breaks of a docstring, so lines would be half empty in a narrow terminal."""
     docstring = """One.
 
         Two,

@@ -24,7 +24,7 @@ def test_everything_essential_is_installed(lab):
 
 @pytest.fixture
 def without(monkeypatch):
-    """Make a package look as if it were not installed."""
+    """Make it look as if a package were not installed."""
 
     class NotInstalled:
         def __init__(self, name):
@@ -71,7 +71,7 @@ def test_a_package_that_does_not_load_is_found(monkeypatch):
 
 
 def test_grading_names_what_is_missing_before_it_starts(lab, monkeypatch, tmp_path):
-    """Only a worker imports nbval, so without this check every submission would end with a grader error."""
+    """Only a worker imports nbval. Without this check, every submission would end with a grader error."""
     monkeypatch.setattr(doctor, "find_spec", lambda name: None if name in ("nbval", "pytest") else name)
     complaint = lab("grade", tmp_path, "--output", tmp_path / "grades").complaint
     assert "grading needs nbval, pytest" in complaint
@@ -105,7 +105,7 @@ def test_multi30k_is_found(monkeypatch, tmp_path, real_data):
 
 
 def test_finding_multi30k_without_the_notebook_packages(monkeypatch):
-    """Finding the download folder requires one of these packages. The command must not crash if that one is missing."""
+    """Finding the download folder requires one of these packages. Without it, the command must not crash."""
     monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     found = doctor.find_multi30k_files()
@@ -128,7 +128,7 @@ def test_missing_notebooks(monkeypatch, tmp_path):
 
 
 def test_only_graders_need_a_sandbox(monkeypatch):
-    """A teacher should learn of a missing sandbox before grading; a student should be able to start without one."""
+    """A teacher should learn of a missing sandbox before grading. A student doesn't need a sandbox to start."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/bwrap" if name == "bwrap" else None)
     assert doctor.find_sandbox() == doctor.Finding("sandbox", "bubblewrap, /usr/bin/bwrap")

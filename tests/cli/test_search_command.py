@@ -19,7 +19,7 @@ def search(lab, corpus_folder, tmp_path):
 
 
 def test_search_prints_its_results_and_resumes(search, tmp_path):
-    """The same command with more trials runs the missing ones and keeps the others."""
+    """If you run the same command with more trials, it runs the missing trials and keeps the others."""
     first = search("--trials", 1, "--finalists", 0)
     assert first.status == 0
     assert first.stdout.startswith("1 trials: 1 complete\n")

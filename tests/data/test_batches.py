@@ -18,7 +18,7 @@ def test_pad_batch_pads_on_the_right_with_int64():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_token_batches_partition_the_sentences(seed: int):
-    """Training would not reveal a lost or repeated sentence or a batch that is too large or too small."""
+    """Training would not reveal that a sentence is lost or repeated, or that a batch is too large or too small."""
     generator = random.Random(seed)
     lengths = [generator.randint(0, 40) for _ in range(generator.randint(0, 200))]
     max_tokens = generator.randint(40, 400)
@@ -48,7 +48,7 @@ def pairs() -> tuple[list[list[int]], list[list[int]]]:
 
 @pytest.mark.parametrize("seed", [None, 4])
 def test_source_and_target_stay_together(seed: int | None, pairs):
-    """A model whose sources had the wrong targets would still train but never learn to translate."""
+    """If sources had the wrong targets, a model would still train but never learn to translate."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     batches = bucketed_batches(*pairs, 100, 0, generator)
     found = {}
@@ -87,7 +87,7 @@ def test_target_tokens_are_the_ones_in_the_loss():
 
 
 def test_padding_on_multi30k_is_under_eight_percent(multi30k, bpe):
-    """The results for padded positions are computed and then thrown away, so padding wastes time."""
+    """The results for padded positions are computed and then discarded, so padding wastes time."""
     sources = bpe.encode_sources([source for source, _ in multi30k.train])
     targets = bpe.encode_targets([target for _, target in multi30k.train])
     batches = bucketed_batches(sources, targets, 4096, bpe.pad_id, torch.Generator().manual_seed(0))

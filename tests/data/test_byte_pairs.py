@@ -35,7 +35,7 @@ def test_the_example_of_the_paper():
 
 @pytest.mark.parametrize("seed", range(50))
 def test_updated_counts_equal_fresh_counts(seed: int):
-    """The counts are updated after each merge. A pair that was forgotten or counted twice would change the vocabulary.
+    """The counts are updated after each merge. If a pair were forgotten or counted twice, the vocabulary would change.
 
     An alphabet of three letters produces many repeats such as `aaa`, in which pairs overlap.
     """

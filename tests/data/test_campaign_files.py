@@ -9,7 +9,7 @@ from transformer_lab.errors import InputError
 
 
 def write_set(folder: Path, name: str, language: str, texts: list[str], direction: str = "de-en") -> Path:
-    """Write a set of two talks. The second starts again with segment 1."""
+    """Write an evaluation set of two talks. The second talk starts again with segment 1."""
     middle = len(texts) // 2
     talks = [("535", texts[:middle]), ("531", texts[middle:])]
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<srcset setid="{name}" srclang="english">']
@@ -57,7 +57,7 @@ def test_plain_files_take_precedence(folder: Path):
 
 
 def test_segments_are_paired_by_talk_and_number(folder: Path):
-    """One side has the talks in a different order and an extra line, so pairing by line would get everything wrong."""
+    """One side has an extra line and a different order of talks, so pairing line by line would mismatch everything."""
     path = folder / "IWSLT17.TED.tst2010.de-en.en.xml"
     head, first, second = path.read_text(encoding="utf-8").split("<doc")
     tail = "</srcset>\n"
@@ -127,7 +127,7 @@ def test_the_name_of_a_training_file_may_have_a_suffix(folder: Path):
 
 
 def test_the_ted_sample(real_data: Path, monkeypatch):
-    """The counts are the numbers of segments in the campaign's files. The corpus is found by its name alone."""
+    """The expected counts are the campaign's own numbers of segments. The corpus is found by its name alone."""
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
     corpus = load_corpus("ted_de_en")
     assert corpus.name == "ted_de_en"

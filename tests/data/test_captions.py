@@ -1,4 +1,4 @@
-"""Test the `captions` corpus: its file in the package and how it is split."""
+"""Test the file of the `captions` corpus in the package, and how the corpus is split."""
 
 import hashlib
 
@@ -35,7 +35,7 @@ def test_a_line_of_the_file_becomes_tokens_and_links():
 
 
 def test_tokens_are_those_of_spacys_blank_tokenizers(corpus):
-    """Word alignments count tokens, so a tokenizer that splits differently would shift every link.
+    """Word alignments count tokens. A tokenizer that splits differently would shift every link.
 
     spaCy's rules look at the text between two spaces, so it is enough to test every such chunk of the corpus once.
     """
@@ -65,7 +65,7 @@ def test_the_default_splits_are_all_captions(corpus):
 
 
 def test_impossible_sizes_are_refused():
-    """Slicing with impossible sizes would silently return different or smaller sets."""
+    """If sizes are impossible, slicing would silently return sets that are different or too small."""
     with pytest.raises(InputError, match="-1"):
         caption_splits(train=-1)
     with pytest.raises(InputError, match="50,001 captions requested, but there are only 50,000"):
@@ -75,7 +75,7 @@ def test_impossible_sizes_are_refused():
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "altered", "another format"])
 def test_a_damaged_file_is_named_in_one_line(tmp_path, monkeypatch, damage):
-    """An interrupted installation must not look like a bug in the course or cause training on half of the captions."""
+    """An interrupted installation must not look like a bug in the course or train a model on half of the captions."""
     path = tmp_path / "captions.tsv.xz"
     whole = FILE.read_bytes()
     half = len(whole) // 2

@@ -1,4 +1,4 @@
-"""Every corpus format is read correctly, and every error is reported with its file and line."""
+"""Test that every corpus format is read correctly and that every error is reported with its file and line."""
 
 import gzip
 import random
@@ -65,7 +65,7 @@ def test_every_test_set_has_its_name(folder: Path):
 
 
 def test_only_a_newline_ends_a_line(folder: Path):
-    """`str.splitlines` would also split at other characters and shift every pair after the first such line."""
+    """`str.splitlines` also splits at other characters, which would shift every pair after the first such line."""
     odd = ["a\u2028b", "c\u0085d\x0ce", "f\x1cg"]
     write(folder / "train.de", odd)
     assert load_corpus(folder).train == [
@@ -263,7 +263,7 @@ def test_captions_go_both_ways():
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr"), ("fr", "de")])
 def test_multi30k_in_every_direction(real_data: Path, source: str, target: str, caplog):
-    """The counts are the published ones. No warning means that every file has the SHA-256 listed in the code."""
+    """The expected counts are the published ones. Without a warning, every file has the SHA-256 listed in the code."""
     corpus = load_corpus("multi30k", source, target, data_dir=real_data)
     assert (len(corpus.train), len(corpus.validation)) == (29_000, 1_014)
     sizes = {name: len(pairs) for name, pairs in corpus.tests.items()}

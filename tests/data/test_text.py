@@ -1,4 +1,4 @@
-"""The reader's own text is either split without losing a character or refused with a one-line error."""
+"""The reader's own text is either split without losing a character or rejected with a one-line error."""
 
 import gzip
 

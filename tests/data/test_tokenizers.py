@@ -51,7 +51,7 @@ def tokenizer(request) -> Tokenizer:
 
 
 def test_bos_and_eos_are_where_the_model_expects_them(tokenizer):
-    """The encoder reads no bos; the decoder starts with bos and must learn to end with eos."""
+    """The encoder does not read bos. The decoder starts with bos and must learn to end with eos."""
     german, english = PAIRS[0]
     source, target = tokenizer.encode_source(german), tokenizer.encode_target(english)
     assert source[-1] == tokenizer.eos_id == 2
@@ -84,7 +84,7 @@ def test_special_tokens_typed_in_a_sentence_are_only_text(tokenizer, typed: str)
 
 
 def test_special_tokens_in_the_training_text_stay_text():
-    """A corpus may contain many such strings, but no merge or word in the vocabulary may get a special token's ID."""
+    """A corpus may contain many such strings, but no merge or word may get the ID of a special token."""
     pairs = [("<eos> <unk><eos>", "<bos> x <0x41> <0x41>")] * 50
     for kind in ("bpe", "spacy"):
         tokenizer = train_tokenizer(kind, pairs, vocab_size=600)
@@ -173,7 +173,7 @@ def stripped(sentence: str) -> str:
 
 
 def test_sentences_of_multi30k_come_back(real_data: Path, bpe: BpeTokenizer):
-    """Test every fifth sentence of all 15 files, including French, which the tokenizer has never seen."""
+    """Test every fifth sentence of all 15 files, including French files, which were not used to train the tokenizer."""
     assert bpe.source_size == bpe.target_size == len(set(bpe.source_side.tokens)) == 8000
     files = sorted((real_data / "multi30k").glob("*.gz"))
     assert len(files) == 15
@@ -220,7 +220,7 @@ def test_training_is_deterministic(multi30k):
 
 
 def test_rare_characters_are_left_out_in_the_same_way_every_time():
-    """A corpus (a Chinese one, for example) may have more characters than fit. The choice must not depend on a hash."""
+    """A corpus, such as a Chinese one, may have more characters than fit. The choice must not depend on a hash."""
     text = "".join(chr(0x4E00 + number) for number in range(2000))
     tokenizers = [BpeTokenizer.train([(text, text + text[:100])], vocab_size=600) for _ in range(3)]
     assert len({tuple(tokenizer.source_side.tokens) for tokenizer in tokenizers}) == 1
@@ -238,7 +238,7 @@ def test_dropout_splits_words_differently_but_loses_nothing(multi30k, bpe):
 
 
 def test_a_tiny_dropout_gives_the_tokens_of_the_library(multi30k, bpe):
-    """The package has its own code for seeded encoding. If it skips no merge, it must agree with the library."""
+    """The package has its own code for seeded encoding. When no merge is skipped, it must agree with the library."""
     sentences = [german for german, _ in multi30k.train[:500]] + ["😀 <eos> ▁"]
     assert bpe.encode_sources(sentences, dropout=1e-12) == bpe.encode_sources(sentences)
 
@@ -255,7 +255,7 @@ def toy_bpe(small_bpe) -> BpeTokenizer:
 
 
 def splits_by_enumeration(symbols: tuple[str, ...], dropout: float) -> Counter:
-    """Return the probability of every result by trying all ways to skip merges in a step and continuing from each."""
+    """Return the probability of each result by trying every way to skip merges at each step."""
     places = [index for index in range(len(symbols) - 1) if symbols[index : index + 2] in TOY_MERGES]
     if not places:
         return Counter({symbols: 1.0})
@@ -317,7 +317,7 @@ def test_spacy_leaves_rare_words_out():
 
 
 def test_spacy_restores_real_sentences(multi30k):
-    """The rules for spaces around punctuation are learned, and a wrong rule would cost BLEU in every sentence."""
+    """The rules for spaces around punctuation are learned. A wrong rule would lower BLEU in every sentence."""
     tokenizer = SpacyTokenizer.train(multi30k.train[:5000])
     english = [english for _, english in multi30k.validation]
     encoded = tokenizer.encode_targets(english)
@@ -390,7 +390,7 @@ def test_separate_vocabularies_have_not_seen_the_other_language():
 
 
 def test_a_space_between_chinese_characters_means_nothing():
-    """Programs that segment words leave such spaces, but scores must not depend on them."""
+    """Programs that segment words leave spaces between Chinese characters. Scores must not depend on these spaces."""
     assert normalize("我们 喜欢 苹果 。") == "我们喜欢苹果。"
     assert normalize("他\u3000说： “好” ， Tom 。") == "他说：“好”，Tom。"
     assert normalize("我 用 Python 3 。") == "我用 Python 3。"
@@ -399,7 +399,7 @@ def test_a_space_between_chinese_characters_means_nothing():
 
 
 def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
-    """Except for Chinese, the tokenizer files of trained models must not change."""
+    """The tokenizer files of models trained on other languages must not change."""
     small_bpe.save(tmp_path)
     assert list(json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))) == [
         *("kind", "source", "target", "tokens", "merges")
@@ -407,7 +407,7 @@ def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
 
 
 def test_a_missing_library_is_not_reported_as_damage(tmp_path, monkeypatch):
-    """A server without spaCy can't load a spaCy tokenizer, and training the tokenizer again would not help."""
+    """A server without spaCy can't load a spaCy tokenizer. Training the tokenizer again would not help."""
     train_tokenizer("spacy", PAIRS).save(tmp_path)
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(InputError, match=r"tokenizer\.json needs a library that cannot be imported here .*spacy"):

@@ -1,4 +1,4 @@
-"""Small models that make decoding interesting: their sentences differ and end early, late, or never."""
+"""Small models that make decoding interesting: their translations differ and end early, late, or never."""
 
 import gzip
 import random

@@ -19,7 +19,7 @@ def log_probabilities(model, word: int, tokens: tuple[int, ...]) -> list[float]:
 
 
 def beam_by_definition(model, word: int, beam_size, alpha, max_length) -> list[int]:
-    """Follow the definition literally and write down every extension of every unfinished hypothesis."""
+    """Follow the definition literally by listing every extension of every unfinished hypothesis."""
     beam = {(): 0.0}
     for _ in range(max_length):
         if all(tokens[-1:] == (EOS,) for tokens in beam):
@@ -46,7 +46,7 @@ def test_follows_the_definition(seed, beam_size, alpha, max_length, table_model,
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_a_huge_beam_finds_the_best_of_all_sentences(alpha, table_model):
-    """With room for every hypothesis, nothing is pruned, so the answer must be the best sentence of all."""
+    """If there is room for every hypothesis, nothing is pruned, so the answer must be the best sentence of all."""
     vocabulary, max_length = range(4), 4
     going_on = [token for token in vocabulary if token != EOS]
     everything = [
@@ -118,7 +118,7 @@ def test_alpha_favors_long_translations(table_model, random_sources):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("decode", "beam"), [(greedy_decode, ()), (beam_search, (3, 0.6))])
 def test_decodes_in_evaluation_mode_without_gradients(decode, beam, training, table_model, random_sources):
-    """Decoding turns off dropout and gradients, and afterwards restores the model's mode."""
+    """Decoding turns off dropout and gradients, and afterward restores the model's mode."""
     model = table_model(1, training=training)
     decode(model, random_sources(1), *beam, 4)
     assert not model.with_gradients

@@ -1,4 +1,4 @@
-"""Test exported models in the real CTranslate2 (probabilities and translations) and exports that must be refused."""
+"""Test exported models in the real CTranslate2 (probabilities and translations). Test exports that must be refused."""
 
 import pytest
 import torch
@@ -89,9 +89,9 @@ def test_every_token_is_as_likely_there_as_here(kind, sizes, folder):
 
 
 def test_one_epsilon_for_all_norms_is_exported(folder):
-    """If epsilon were not exported, the engine would use 1e-5, whatever the model uses.
+    """If epsilon were not exported, the engine would use 1e-5, regardless of the model's value.
 
-    The model's attention was recorded before, which must not make the model look unsupported.
+    The model's attention was recorded earlier. That must not make the model look unsupported.
     """
     translator = make_translator()
     with record_attention(translator.model):
@@ -111,7 +111,7 @@ def service(pretrained, tmp_path_factory):
 
 
 def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]], list[str]]:
-    """Return the IDs and the translations, using nothing from this package."""
+    """Return the IDs and the translations without using anything from this package."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sentences)]
     results = open_engine(folder).translate_batch(tokens, beam_size=beam_size, patience=PATIENCE, max_batch_size=64)
@@ -120,7 +120,7 @@ def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]
 
 
 def test_greedy_gives_the_same_translations(pretrained, service, test2016, greedy_share):
-    """If two tokens are equally likely up to rounding, either may win, so 1 % of the sentences may differ."""
+    """If two tokens are equally likely up to rounding, either one may win, so 1 % of the sentences may differ."""
     ids, _ = translate_as_a_service(service, test2016[0], 1)
     assert greedy_share(test2016[0], ids) >= 0.99
 
@@ -162,7 +162,7 @@ def test_the_tokenizer_of_words_goes_along(folder):
 
 
 def test_a_translation_without_end_is_cut_off(folder):
-    """CTranslate2 writes up to 256 tokens. If it had only the model's own positions, the whole batch would fail."""
+    """CTranslate2 writes up to 256 tokens. If it had no more positions than the model, the whole batch would fail."""
     translator = make_translator(max_length=8)
     with torch.no_grad():
         translator.model.output.bias[2] = -1e4  # so that eos is never predicted
@@ -250,7 +250,7 @@ def test_an_export_leaves_its_neighbors_alone(tmp_path, folder):
 
 @pytest.mark.parametrize("chinese", ["byte_pairs", "characters"])
 def test_chinese_is_spelled_there_as_here(chinese):
-    """The service doesn't have our `normalize`, so it must remove the same spaces and add none before a character."""
+    """The service lacks our `normalize`, so it must remove the same spaces and not add any before a character."""
     pairs = [("I like Python 3.", "我很喜欢Python 3。"), ("Tom said: “Hello!”", "汤姆说：“你好！”")] * 5
     tokenizer = BpeTokenizer.train(pairs, "en", "zh", vocab_size=600, chinese=chinese)
     service = service_tokenizer(tokenizer)

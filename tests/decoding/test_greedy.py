@@ -42,7 +42,7 @@ def test_a_sentence_is_translated_as_if_it_were_alone(sharpened_model, random_so
 
 
 def test_restores_the_mode_after_an_error(sharpened_model, random_sources):
-    """A sentence that gets longer than max_length raises an error, which must not leave dropout turned off."""
+    """A sentence that gets longer than max_length raises an error. Dropout must be turned on again after it."""
     model = sharpened_model(3, eos_bonus=-100.0)
     with pytest.raises(ValueError, match=r"25.*24"):
         greedy_decode(model, random_sources(3), 30)
@@ -51,7 +51,7 @@ def test_restores_the_mode_after_an_error(sharpened_model, random_sources):
 
 
 def test_exactly_max_length_positions_are_legal(sharpened_model, random_sources):
-    """The last step feeds bos and 23 tokens, which fill all 24 of the model's positions."""
+    """The last step feeds bos and 23 tokens, so all 24 of the model's positions are used."""
     model = sharpened_model(3, eos_bonus=-100.0)
     steps = []
     model.output.register_forward_hook(lambda _, inputs, __: steps.append(inputs[0].size(1)))

@@ -1,4 +1,4 @@
-"""The cache must change nothing but the speed."""
+"""The cache must change only the speed, not the results."""
 
 import random
 
@@ -40,7 +40,7 @@ CASES = [  # eos likely or unlikely, a vocabulary smaller or larger than the bea
 
 
 class TestCachedAttention:
-    """Tests of single steps of incremental self-attention."""
+    """Test single steps of incremental self-attention."""
 
     @pytest.fixture
     def attention(self):
@@ -63,7 +63,7 @@ class TestCachedAttention:
         assert all(torch.equal(output, copy) for output, copy in outputs)  # not a buffer that a later step overwrites
 
     def test_a_step_projects_one_vector(self, attention, x):
-        """Projecting the prefix again gives the same numbers but is exactly what the cache exists to avoid."""
+        """Projecting the prefix again gives the same numbers, but the cache exists to avoid exactly that work."""
         projected = []
         for name in ("w_q", "w_k", "w_v", "w_o"):
             getattr(attention, name).register_forward_hook(lambda _, inputs, __: projected.append(inputs[0].size(1)))
@@ -86,7 +86,7 @@ class TestCachedAttention:
             torch.testing.assert_close(cached.step(mixed[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
 
     def test_a_mask_hides_what_it_hides(self, attention, x):
-        """With this mask, two tokens fed in one step must not see each other, just as if each were fed alone."""
+        """With this mask, two tokens fed in one step must not see each other, as if each token were fed alone."""
         cached = CachedAttention(attention, 3)
         together = cached.step(x[:, :2], torch.eye(2, dtype=torch.bool)[None, None])
         for position in range(2):
@@ -106,7 +106,7 @@ def test_cached_and_uncached_give_the_same_tokens(case, sharpened_model, random_
 
 
 def test_the_cases_cover_what_matters(sharpened_model, random_sources):
-    """Equal tokens prove little if all sentences of a batch end together or none reaches max_length."""
+    """Matching tokens don't prove much if all sentences end at the same step or if none reaches max_length."""
     ends = set()
     for case in CASES:
         translations = cached_beam_search(sharpened_model(**case), random_sources(case["seed"]), 4, 0.6, 14)
@@ -120,7 +120,7 @@ def test_the_cases_cover_what_matters(sharpened_model, random_sources):
 
 @pytest.mark.parametrize("token", [PAD, BOS])
 def test_a_predicted_pad_or_bos_is_fed_back_as_in_the_plain_decoders(token, sharpened_model, random_sources):
-    """The plain decoders hide a predicted pad from every later query, so its cached key must be hidden too."""
+    """The plain decoders hide a predicted pad from every later query, so the cache must hide its key, too."""
     fed = []
     for seed in range(3):
         model = sharpened_model(seed, sharpness=2.0)
@@ -147,7 +147,7 @@ def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
 
 
 def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
-    """A sentence that never ends stops at its own limit, not at that of the longest sentence in the batch."""
+    """A sentence that never ends stops at its own limit, not at the limit of the longest sentence in the batch."""
     for seed in range(2):
         model = sharpened_model(seed, eos_bonus=-1.0)
         source = random_sources(seed, batch=8)
@@ -159,7 +159,7 @@ def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
 
 
 def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpened_model, random_sources):
-    """Finished sentences take no more computation, and no step projects the memory again."""
+    """Finished sentences require no further computation, and no step projects the memory again."""
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(4, batch=40)
     rows, projections = [], []
@@ -284,7 +284,7 @@ def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
 @pytest.mark.parametrize("columns", [1, 7, GROUPS * 4 - 1, GROUPS * 4, 3 * GROUPS * 5 + 1, 8000])
 @pytest.mark.parametrize("k", [1, 4, 40])
 def test_greatest_are_those_of_topk(columns, k):
-    """The groups must cover every column, including the remainder, and one group may contain all k of the greatest."""
+    """The groups must cover every column, including the remainder, and one group may contain all k largest values."""
     k = min(k, columns)
     generator = torch.Generator().manual_seed(columns + k)
     x = torch.randn(20, columns, generator=generator)

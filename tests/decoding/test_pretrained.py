@@ -11,7 +11,7 @@ def test_greedy_decoding_with_a_cache_is_greedy(pretrained, test2016, greedy_sha
 
 
 def test_a_sample_with_and_without_a_cache(pretrained, test2016):
-    """This test compares a sample; `benchmarks/decoding.py --all` compares all sentences."""
+    """This test compares a sample of sentences. `benchmarks/decoding.py --all` compares all of them."""
     sample = test2016[0][::30]
     sources = [pad_batch([source], 0) for source in pretrained.tokenizer.encode_sources(sample)]
     greedy = [greedy_decode(pretrained.model, source, 60)[0] for source in sources]

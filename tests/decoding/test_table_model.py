@@ -1,4 +1,4 @@
-"""The table model must follow its table of probabilities, because examples and checks are worked out from the table."""
+"""The table model must follow its table of probabilities, because examples and checks are derived from the table."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def test_each_source_has_its_own_sentences():
 
 
 def test_it_notes_how_it_was_used():
-    """Checks of the mode, gradients, and encoding rely on what the table model records."""
+    """The table model records its mode, gradients, and encoding. Checks rely on these records."""
     model = TableModel(TABLE, training=True)
     greedy_decode(model, torch.tensor([[9, 2], [8, 2]]), 5)
     assert model.training

@@ -1,4 +1,4 @@
-"""Sentences stay in order, folders load as they were saved, and bad input produces a one-line error."""
+"""Sentences stay in order, saved folders load correctly, and bad input produces a one-line error."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def tokenizer():
 
 
 def make_translator(tokenizer, seed=7, **sizes) -> Translator:
-    """Return a translator with random weights whose translations end and differ between sentences."""
+    """Return a translator with random weights whose translations terminate and vary from sentence to sentence."""
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "norm_first": True, "max_length": 80} | sizes
     model = Transformer(TransformerConfig(tokenizer.source_size, tokenizer.target_size, **sizes))
@@ -68,7 +68,7 @@ def refusal(call, *arguments, **options) -> str:
 
 class TestTranslate:
     def test_each_sentence_gets_its_own_translation_in_its_own_place(self, untied, monkeypatch):
-        """Sorting by length reorders the sentences; batches of two make both order and padding matter."""
+        """Sorting by length reorders the sentences. With batches of two, both the order and the padding matter."""
         monkeypatch.setattr(translator, "BATCH_CELLS", 4 * 12)
         together = untied.translate(SENTENCES)
         assert len(set(together)) > 2
@@ -87,7 +87,7 @@ class TestTranslate:
             assert found == untied.tokenizer.decode(expected[0])
 
     def test_ends_50_tokens_after_the_source_or_where_it_is_told_to(self, tokenizer):
-        """A model that never predicts eos stops 50 tokens after the source's length (section 6.1)."""
+        """A model that never predicts eos stops when its output is 50 tokens longer than the source (section 6.1)."""
         endless = make_translator(tokenizer, max_length=60)
         with torch.no_grad():
             endless.model.output.bias[:3] -= 100.0  # pad and bos too, because translations leave them out
@@ -106,7 +106,7 @@ class TestTranslate:
 
     @pytest.mark.parametrize("sentence", ["😀 🎉", "مرحبا بالعالم", "\u200b", "x" * 70, "a\tb\u00a0c\r", "<eos> <pad>"])
     def test_strange_text_is_translated(self, untied, sentence):
-        """Every text can be encoded as bytes, so nothing may be refused."""
+        """Every text can be encoded as bytes, so no text may be refused."""
         assert isinstance(untied.translate([sentence])[0], str)
         assert untied.translate([]) == []
 
@@ -197,7 +197,7 @@ class TestFolder:
         assert loaded.translate(SENTENCES) == saved.translate(SENTENCES)
 
     def test_tied_weights_are_stored_once_and_tied_again(self, tied, untied, tmp_path):
-        """Three copies would take three times the space in the file and drift apart if training continued."""
+        """Three copies would triple the size of the file and would drift apart if training continued."""
         tied.save(tmp_path)
         with safe_open(tmp_path / "weights.safetensors", framework="pt") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
@@ -207,7 +207,7 @@ class TestFolder:
         assert model.output.weight is model.source_embedding.embedding.weight
 
     def test_half_precision_is_on_the_disk_alone(self, untied, tmp_path):
-        """Half-precision arithmetic is slow on a CPU, and training would stall if it continued in half precision."""
+        """Half-precision arithmetic is slow on a CPU. Training would stall if it continued in half precision."""
         untied.save(tmp_path / "half", half=True)
         untied.save(tmp_path / "full")
         sizes = [(tmp_path / name / "weights.safetensors").stat().st_size for name in ("half", "full")]
@@ -228,7 +228,7 @@ class TestFolder:
     @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
     @pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
     def test_files_have_the_rights_that_new_files_get(self, tied, tmp_path, mask, rights):
-        """safetensors makes files readable only by the owner, which surprises other users; the umask must decide."""
+        """safetensors makes files readable only by their owner, but the umask should decide who can read them."""
         before = os.umask(mask)
         try:
             tied.save(tmp_path)
@@ -241,14 +241,14 @@ class TestFolder:
 
     @pytest.fixture
     def saved(self, tied, tmp_path):
-        """Save a model, and afterwards check that its files did not change."""
+        """Save a model, and afterward check that its files did not change."""
         tied.save(tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         yield tmp_path
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
     def test_a_full_disk_leaves_the_old_weights(self, saved, tokenizer, monkeypatch):
-        """Replacing a whole file with half a file would lose a night's training."""
+        """If a whole file were replaced with half a file, a night's training would be lost."""
 
         def full(file_descriptor):
             raise OSError(28, "No space left on device")
@@ -258,7 +258,7 @@ class TestFolder:
 
     @pytest.mark.parametrize("number", [1, 2, 3])
     def test_either_all_files_are_replaced_or_none(self, saved, tokenizer, monkeypatch, number):
-        """New weights next to an old configuration would be a model that was never trained."""
+        """New weights next to an old configuration would form a model that was never trained."""
         replaced = []
 
         def failing(source, target, replace=os.replace):
@@ -315,7 +315,7 @@ class TestFolder:
 
 
 class TestDamagedFolder:
-    """Each kind of damage is reported in one line that names the file, never as a traceback from a library."""
+    """Each kind of damage is reported in one line that names the file. A traceback from a library must never appear."""
 
     @pytest.fixture
     def folder(self, untied, tmp_path):
@@ -382,7 +382,7 @@ class TestDamagedFolder:
 
     @pytest.mark.parametrize("name", ["pad_id", "bos_id", "eos_id", "source_vocab", "target_vocab"])
     def test_a_tokenizer_of_another_model(self, folder, name):
-        """IDs outside the vocabulary would cause a traceback; wrong IDs inside it would produce nonsense."""
+        """IDs outside the vocabulary would cause a traceback. Wrong IDs inside it would produce nonsense."""
         self.change_config(folder, **{name: 9999})
         message = refusal(Translator.load, folder)
         assert message.startswith(f"{folder / 'tokenizer.json'} has {name} ")

@@ -1,4 +1,4 @@
-"""The elective on other languages: its split has no leakage, and its Chinese BLEU matches sacreBLEU's."""
+"""Test the elective on other languages: its split has no leakage, and its Chinese BLEU matches sacreBLEU's."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from transformer_lab.electives.small_chinese import small_chinese_pairs
 
 
 def shared_sentences(one, other):
-    """Return the sentences on either side that two sets have in common, comparing only `letters_and_digits`."""
+    """Return the sentences that two sets share on either side. Only `letters_and_digits` are compared."""
     one, other = ([set(map(letters_and_digits, side)) for side in zip(*pairs, strict=True)] for pairs in (one, other))
     return (one[0] & other[0]) | (one[1] & other[1])
 
@@ -32,7 +32,7 @@ def check_split(pairs, held_out, seed):
 
 
 def test_nothing_leaks_through_random_tables():
-    """Many pairs share a few sentences, so there are chains of related pairs that a single pass would miss."""
+    """Many pairs share a few sentences. The resulting chains of related pairs can't be found in a single pass."""
     generator = random.Random(0)
     for seed in range(50):
         pairs = [(f"{generator.choice('aA')}{number}", f"b{generator.randrange(60)}.")

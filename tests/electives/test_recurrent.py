@@ -1,4 +1,4 @@
-"""Features of the recurrent translator on which the Transformer's trainer, decoders, and heat maps rely."""
+"""The Transformer's trainer, decoders, and heat maps rely on these features of the recurrent translator."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ KINDS = pytest.mark.parametrize("build", BUILDERS, ids=["attention", "fixed cont
 
 
 def lively_model(build, seed=0, vocab=14, **changes):
-    """Return a model with weights so large that hypotheses differ and some end early."""
+    """Return a model with large weights, so that hypotheses differ and some end early."""
     torch.manual_seed(seed)
     config = TransformerConfig(vocab, vocab, d_model=8, n_heads=1, n_layers=1, d_ff=1, dropout=0.3, **changes)
     model = build(config).double()
@@ -45,7 +45,7 @@ def source():
 @KINDS
 @pytest.mark.parametrize("seed", range(8))
 def test_all_decoders_agree(build, seed, source):
-    """The plain decoders read the whole prefix. The fast ones keep a state and move it with the beam."""
+    """The plain decoders read the whole prefix. The fast decoders keep a state and move it with the beam."""
     model = lively_model(build, seed, tie=seed % 2 == 0)
     greedy = greedy_decode(model, source, 9)
     assert recurrent_greedy_decode(model, source, 9) == greedy
@@ -66,7 +66,7 @@ def test_padding_changes_nothing(build, source):
 
 
 def test_each_context_is_the_one_that_its_name_says(source):
-    """`FixedContext` gives every step the same context; `NoContext` reproduces the mistake of giving none."""
+    """`FixedContext` gives every step the same context. `NoContext` reproduces the mistake of giving no context."""
     memory = torch.randn(3, 5, 8)
     mask = (source != 0)[:, None]
     context, weights = FixedContext()(torch.randn(3, 2, 8), memory, mask)

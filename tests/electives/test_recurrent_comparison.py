@@ -24,7 +24,7 @@ from transformer_lab.plots.recurrent import (
 
 
 def test_the_four_models_differ_only_in_what_is_compared():
-    """All four models have the same tokens, batches, and updates, and parameter counts within 10 % of each other."""
+    """All four models have the same tokens, batches, and updates, and nearly equal parameter counts (within 10 %)."""
     lined_up = {one.name: one for one in contenders(full_preset(3), 192, 2e-3)}
     assert list(lined_up) == [ATTENTION, FIXED, UNUSED, TRANSFORMER]
     own = {"d_model", "n_layers", "peak_rate", "attention"}
@@ -57,7 +57,7 @@ def test_every_sentence_is_in_one_group():
 
 
 def test_seconds_are_those_of_the_updates():
-    """The time between epochs, which is spent on validation and saving, doesn't count."""
+    """The time between epochs doesn't count, because it is spent on validation and saving."""
     lines = [{"kind": "step", "epoch": 1, "seconds": s} for s in (1.0, 2.0, 3.0)]
     lines += [{"kind": "step", "epoch": 2, "seconds": s} for s in (10.0, 11.0, 12.0)]
     assert seconds_in_training(lines, 2) == 3.0

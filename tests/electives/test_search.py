@@ -1,4 +1,4 @@
-"""Without these tests, a kill could ruin a search, two processes could train one trial, or failures could get lost."""
+"""Without these tests, a killed process could ruin a search, a trial could run twice, or failures could be lost."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def plan(corpus):
 
 
 class Trainer:
-    """A replacement for `train` in which each epoch's BLEU is `bleu(preset, epoch)`, which may raise an exception."""
+    """A replacement for `train`. Each epoch's BLEU is `bleu(preset, epoch)`, which may raise an exception instead."""
 
     def __init__(self, bleu):
         self.bleu, self.presets = bleu, []
@@ -78,7 +78,7 @@ def of_rate(preset, epoch):
 
 
 def fails_in_turn(*errors):
-    """Return a function that raises these errors, one per call, and then returns a BLEU of 5."""
+    """Return a function that raises one of these errors per call and then returns a BLEU of 5."""
     left = list(errors)
 
     def bleu(preset, epoch):
@@ -121,7 +121,7 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
 
 
 def test_a_worker_that_is_told_to_stop_leaves_its_trial_to_the_next(plan, tmp_path):
-    """A parent process or a cluster sends SIGTERM, which must work even if Ctrl-C is ignored, as in background jobs."""
+    """A parent process or a cluster sends SIGTERM. It must work even if Ctrl-C is ignored, as in background jobs."""
     long = replace(plan, preset=replace(plan.preset, epochs=1000), trials=1)
     searching.open_folder(tmp_path, long)
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(tmp_path)]
@@ -151,7 +151,7 @@ def until(happened, process=None, seconds=900):
 
 
 def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp_path):
-    """Each trial is trained by one worker, no two trials are the same, and the killed worker's trial is resumed."""
+    """Each trial is trained by one worker, no two trials are the same, and a killed worker's trial is resumed."""
     plan, found, counts = replace(plan, preset=replace(plan.preset, epochs=6), trials=5, prune=False), [], []
     searching.open_folder(tmp_path, plan)
     before = children()
@@ -223,7 +223,7 @@ def test_the_trial_of_a_living_process_is_left_alone(plan, tmp_path):
 
 
 def test_a_failure_counts_only_for_the_attempt_that_failed(plan, tmp_path, trainer, monkeypatch):
-    """If a process is killed after recording why the trial failed, the next attempt may still succeed."""
+    """Even if a process is killed after recording why its trial failed, the next attempt can succeed."""
     trainer(fails_in_turn(MemoryError("no room")))
     searching.open_folder(tmp_path, replace(plan, trials=1))
 
@@ -259,7 +259,7 @@ def test_failures_are_recorded_and_the_search_goes_on(plan, tmp_path, trainer):
 
 
 def test_a_training_run_that_really_diverges(plan, tmp_path):
-    """At this learning rate and without clipping, no number is finite after a few steps."""
+    """At this learning rate and without clipping, the loss stops being finite after a few steps."""
     wild = replace(plan.preset, peak_rate=1e12, clip_norm=0.0, warmup_steps=1, precision="float32", fast=False)
     results = search(tmp_path, replace(plan, preset=wild, trials=1, finalists=1))
     assert list(results.trials["state"]) == ["diverged"]
@@ -270,7 +270,7 @@ def test_a_training_run_that_really_diverges(plan, tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), InputError("the disk is full"), KeyError("a bug")])
 def test_an_error_that_is_not_a_result_stops_the_search_and_keeps_the_trial(plan, tmp_path, trainer, error):
-    """A bug or a full disk would make every trial fail, and an interruption is not the trial's fault."""
+    """A bug or a full disk would make every trial fail. An interruption is not the trial's fault."""
     trainer(fails_in_turn(error))
     with pytest.raises(type(error)):
         search(tmp_path, plan)
@@ -289,7 +289,7 @@ def test_an_error_of_another_kind_is_not_out_of_memory():
 
 
 def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
-    """The first five trials are never pruned. Later ones are pruned if they are below the finished trials' median."""
+    """The first five trials are never pruned. Later trials are pruned if they are below the finished trials' median."""
     used = trainer(of_rate)
     table = search(tmp_path / "pruned", replace(plan, trials=12)).trials
     pruned = table[table["state"] == "pruned"]
@@ -307,7 +307,7 @@ def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
 
 
 def test_the_best_are_trained_again_with_other_seeds(plan, tmp_path, trainer):
-    """The score that a trial was chosen for is biased, so the seed behind it must not be used again."""
+    """Choosing a trial by its score biases that score, so the seed that produced it must not be used again."""
     used = trainer(lambda preset, epoch: of_rate(preset, epoch) + preset.seed)
     results = search(tmp_path, replace(plan, trials=5, finalists=2, seeds=3))
     best = results.trials.nlargest(2, "bleu")
@@ -353,7 +353,7 @@ def test_trials_are_sampled_from_the_whole_space(plan):
 
 
 def test_tpe_samples_near_good_trials(plan, tmp_path, trainer):
-    """After ten random trials, the later ones are better on average."""
+    """After ten random trials, later trials are better on average."""
     trainer(of_rate)
     table = search(tmp_path, replace(plan, trials=16, sampler="tpe", prune=False)).trials
     assert table["bleu"][10:].mean() > table["bleu"][:10].mean()
@@ -380,7 +380,7 @@ def test_captions_are_written_once(tmp_path, trainer):
 
 
 def test_the_tables_say_what_the_database_says(plan, tmp_path, trainer):
-    """A recorded search consists only of its tables and its plan, without the database."""
+    """A recorded search consists only of its tables and its plan. It doesn't include the database."""
     trainer(fails_in_turn(DivergedError("the loss is nan"), MemoryError("no room")))
     from_database = search(tmp_path, replace(plan, finalists=1))
     (tmp_path / "search.db").unlink()
@@ -455,7 +455,7 @@ def test_a_hyperparameter_that_decides_is_important_beyond_chance(plan):
 
 
 def test_a_hyperparameter_without_effect_is_seldom_important_beyond_chance(plan):
-    """By chance, one or two of these 24 importances look meaningful. Without the shuffles, all of them would."""
+    """One or two of these 24 importances look meaningful by chance. Without the shuffles, all of them would."""
     beyond = 0
     for seed in range(4):
         bleu = sampled(plan, 24, seed + 100)["dropout"]

@@ -19,7 +19,7 @@ def test_the_example_of_the_notebook():
 
 
 def test_a_single_token_does_not_give_the_label_away():
-    """The notebook says that the model has to combine two tokens, so neither may give the label away."""
+    """The notebook says that the model has to combine two tokens. Neither token may give the label away on its own."""
     tokens, labels = pair_data(20_000, seed=3)
     assert labels.float().mean().item() == pytest.approx(0.5, abs=0.02)
     for token in (3, 7):
@@ -28,7 +28,7 @@ def test_a_single_token_does_not_give_the_label_away():
 
 
 def test_the_learning_rate_decides_and_a_run_is_repeatable():
-    """Accuracy must depend on the learning rate, and readers must get the same accuracies as we do."""
+    """Accuracy must depend on the learning rate, and readers must get the same accuracies as the course."""
     choice = {"rate": 0.005, "width": 32, "n_heads": 4}
     good, again, bad = (list(train_spotter(one)) for one in (choice, choice, choice | {"rate": 0.0002}))
     assert good == again

@@ -1,4 +1,4 @@
-"""Without these tests, an interval could be too narrow for its confidence level, or an expected best too optimistic."""
+"""Without these tests, an interval could be too narrow for its level, or an expected best could be too optimistic."""
 
 import itertools
 import math
@@ -54,7 +54,7 @@ def test_the_interval_contains_the_truth_as_often_as_it_promises(truth, confiden
 
 
 def test_the_interval_is_that_of_the_bootstrap():
-    """The bootstrap needs no formula: it resamples the trials of the same search with replacement."""
+    """The bootstrap doesn't need a formula, because it resamples the trials of the same search with replacement."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal(150)
     y = 0.6 * x + 0.8 * rng.standard_normal(150)

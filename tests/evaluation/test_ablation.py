@@ -1,4 +1,4 @@
-"""Without these tests, a head that is turned off could still have an effect or stay off afterwards."""
+"""Without these tests, a head that is turned off could still have an effect or stay off afterward."""
 
 import pytest
 import torch
@@ -74,7 +74,7 @@ def test_the_model_is_left_as_it_was(model, attend):
 
 
 def test_both_decoders_go_without_the_head(model):
-    """The cache reads the model's weights from outside and could miss that a head is off."""
+    """The cached decoder reads the model's weights directly, so it could ignore that a head is turned off."""
     every = [(CROSS.format(layer), head) for head in range(3) for layer in range(2)]
     with without_heads(model, [*every, ("decoder.layers.0.self_attention", 2)]):
         assert cached_greedy_decode(model, SOURCE, 8) == greedy_decode(model, SOURCE, 8)

@@ -52,14 +52,14 @@ def test_brevity_penalty_penalizes_only_short_translations():
 
 
 def test_sides_of_different_length_are_refused():
-    """Without `strict`, zip would score only as many sentences as the shorter side has."""
+    """Without `strict`, zip would stop at the end of the shorter side and ignore the remaining sentences."""
     with pytest.raises(ValueError, match="zip"):
         bleu([["a"]], [["a"], ["b"]])
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_equals_sacrebleu_on_random_tokens(seed):
-    """A small alphabet yields many repeated n-grams; lengths from 0 up yield empty sentences and zero precisions."""
+    """A small alphabet yields many repeated n-grams. Lengths start at 0 to get empty sentences and zero precisions."""
     rng = random.Random(seed)
     words = list("abcde")[: rng.randint(1, 5)]
     references = [rng.choices(words, k=rng.randint(1, 12)) for _ in range(rng.randint(1, 8))]
@@ -74,7 +74,7 @@ def test_perfect_is_100_and_one_missing_order_is_0():
 
 
 def test_equals_sacrebleu_on_real_sentences(real_data):
-    """Real text has thousands of n-grams, and some translations are shorter than their references, some longer."""
+    """Real text has thousands of n-grams. Some translations are shorter than their references, others longer."""
     with gzip.open(real_data / "multi30k" / "test_2017_flickr.en.gz", "rt", encoding="utf-8") as file:
         references = [line.split() for line in file]
     words = sorted({word for sentence in references for word in sentence})

@@ -24,7 +24,7 @@ def test_heads_are_averaged():
 
 
 def test_rows_add_up_to_one_where_a_query_may_attend_to_nothing():
-    """A token that attends to nothing keeps only its residual, and halving that would lose half of it per layer."""
+    """A token that attends to nothing keeps only its residual. Halving it would lose half of it in every layer."""
     weights = torch.tensor([[[[0.0, 0.0], [0.5, 0.5]]]])
     assert torch.equal(attention_rollout(weights), torch.tensor([[1.0, 0.0], [0.25, 0.75]]))
 

@@ -11,7 +11,7 @@ REFERENCES = ["A man who rides a horse.", "Two dogs run through the snow.", "The
 
 
 def test_each_score_is_the_one_its_signature_names():
-    """Cased and lowercased BLEU are easily mixed up. Here they differ, because one hypothesis has "Horse"."""
+    """Cased and lowercased BLEU are easily mixed up. In this test, they differ because one hypothesis has "Horse"."""
     scores = score_translations(HYPOTHESES, REFERENCES)
     cased = corpus_bleu(HYPOTHESES, [REFERENCES])
     assert scores.bleu == cased.score
@@ -25,7 +25,7 @@ def test_each_score_is_the_one_its_signature_names():
 
 @pytest.mark.parametrize("code", ["zh", "zh-TW", "zh_cn", "cmn", "ZH"])
 def test_chinese_is_scored_character_by_character(code):
-    """With 13a, a Chinese sentence is a single word, so a good translation would score next to nothing."""
+    """With the 13a tokenizer, a Chinese sentence is a single word, so a good translation would score almost nothing."""
     hypotheses, references = ["我们今天买苹果。", "他喜欢Python。"], ["我们今天吃苹果。", "他喜欢Python。"]
     scores = score_translations(hypotheses, references, code)
     assert cased_bleu(hypotheses, references, code) == scores.bleu
@@ -66,7 +66,7 @@ def test_short_brevity_penalty_is_reported():
     ],
 )
 def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named, score):
-    """sacreBLEU itself would score only the first sentences of the longer side, or each character of a string."""
+    """sacreBLEU itself would score only part of the longer side, or would score each character of a string."""
     with pytest.raises(InputError) as caught:
         score(hypotheses, references)
     message = str(caught.value)
@@ -75,7 +75,7 @@ def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named, 
 
 
 def test_a_difference_comes_with_an_interval():
-    """The difference is between corpus scores. A single worse sentence isn't evidence, but thirty copies of it are."""
+    """The difference is between corpus scores. One worse sentence isn't evidence, but thirty copies of it are."""
     worse = [*HYPOTHESES[:2], "Nobody is here."]
     expected = score_translations(HYPOTHESES, REFERENCES).bleu - score_translations(worse, REFERENCES).bleu
     difference, low, high = bleu_difference(HYPOTHESES, worse, REFERENCES)

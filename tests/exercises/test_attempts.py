@@ -1,4 +1,4 @@
-"""Attempts by people who saw only the notebooks: correct ones pass, and reports name the mistakes in wrong ones.
+"""Test attempts by people who saw only the notebooks. Correct ones pass, and reports name the mistakes in wrong ones.
 
 The report must name exactly the expected slugs, because any other would be a false accusation. If an attempt expects
 no slug, its report describes the symptom instead.

@@ -1,4 +1,4 @@
-"""The catalog of mistakes: every entry compiles, fails, is recognized as itself, and differs from the others."""
+"""Every entry in the catalog of mistakes compiles, fails the checks, is recognized, and differs from the others."""
 
 import os
 

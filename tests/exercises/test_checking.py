@@ -1,4 +1,4 @@
-"""Each wrong call of `check` is answered with one clear sentence."""
+"""Each incorrect call to `check` gets one clear sentence in reply."""
 
 import functools
 import os
@@ -65,7 +65,7 @@ def test_misuse_raises_one_line(arguments, words):
 
 
 def test_misuse_has_a_short_traceback():
-    """IPython shows what `_render_traceback_` returns, which must be one line with nothing from inside `check`."""
+    """IPython shows what `_render_traceback_` returns. It must be one line that shows no code from `check`."""
     with pytest.raises(InputError) as caught:
         check(None)
     (line,) = caught.value._render_traceback_()
@@ -112,7 +112,7 @@ def test_the_packages_answer_is_not_yours():
 
 
 def test_library_answer_is_remarked_upon():
-    """A library's answer is correct, so it passes, but the student must be told that it isn't their own work."""
+    """A library's answer is correct, so it passes. However, the student must be told that it isn't their own work."""
     import torch.nn.functional as F
 
     def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -132,7 +132,7 @@ def test_library_answer_is_remarked_upon():
     ],
 )
 def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
-    """Tensors have the answer as a method, and a call of a method names no module."""
+    """Tensors have the answer as a method, and a method call doesn't name a module."""
     path = tmp_path / "cell.py"  # so that `inspect` finds the source
     path.write_text(f"import torch\ndef softmax(scores):\n    return {expression}\n", encoding="utf-8")
     names = {"__name__": "__main__"}
@@ -190,7 +190,7 @@ def test_a_second_mistake_does_not_hide_the_first():
 
 
 def test_a_mistake_is_not_named_unless_it_explains_everything():
-    """The inverted mask shows up in half of the checks, but something else is wrong too, so no mistake is named."""
+    """The inverted mask shows up in half of the checks. Because something else is wrong too, no mistake is named."""
 
     def more(query, key, value, mask=None, dropout=None):
         output, weights = scaled_dot_product_attention(query, key, value, None if mask is None else ~mask, dropout)
@@ -245,7 +245,7 @@ def test_import_is_light():
 
 
 def test_what_torch_loads_late_is_there_before_the_students_code_runs():
-    """If a thread is stopped during an import, the import lock stays locked and the next import waits forever."""
+    """If a thread is stopped during an import, the import lock stays locked, and the next import waits forever."""
     program = (
         "import sys; from transformer_lab.exercises import exercises, judgment, run_check\n"
         "def loaded(): return any(name.startswith('torch._dynamo') for name in sys.modules)\n"

@@ -1,4 +1,4 @@
-"""No mistake in the catalog fails these property checks, so these tests show that the checks can fail."""
+"""No mistake in the catalog fails these property checks. These tests show that the checks can still fail."""
 
 import pytest
 import torch

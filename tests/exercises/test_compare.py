@@ -1,4 +1,4 @@
-"""Data is compared correctly, and numbers are printed the same way on every machine."""
+"""Test that data is compared correctly and that numbers are printed the same way on every machine."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A report explains in words how code misbehaves, and the process that checks the code is not affected."""
+"""A report explains in words how code misbehaves. The process that checks the code is not affected."""
 
 import asyncio
 import random
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("world")
 
 @pytest.fixture
 def short(monkeypatch):
-    """Stop infinite loops after a moment instead of five seconds."""
+    """Stop infinite loops after a moment instead of after five seconds."""
     monkeypatch.setattr(time_limit, "SECONDS", 0.3)
     monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.5)
 
@@ -190,7 +190,7 @@ ONE_OF_EACH_KIND = ("softmax", "scaled_dot_product_attention", "warmup_rate", "b
 @pytest.mark.parametrize("result", ODD_RESULTS)
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_no_result_is_too_odd_to_be_judged(name, result):
-    """Odd results are judged both in this process and in a grader, which receives them from another process."""
+    """Odd results are scored both in this process and in a grader, which receives them from another process."""
     exercise = exercises()[name]
 
     def odd(*arguments, **named):
@@ -263,7 +263,7 @@ def test_drawing_random_numbers_is_allowed():
     ids=["inference mode", "no grad", "another device", "autocast"],
 )
 def test_callers_settings_make_no_difference(setting):
-    """A notebook that turned gradients off or changed the defaults gets the same result, even in its first check."""
+    """If a notebook turned off gradients or changed the defaults, even its first check must give the same result."""
     inputs_by_check.cache_clear()
     reference_of.cache_clear()
     torch.set_default_dtype(torch.float16)
@@ -310,7 +310,7 @@ def wait_for_ever(scores):
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("endless", [loop_plainly, loop_swallowing, loop_with_finally, loop_in_torch, wait_for_ever])
 def test_endless_loop_is_stopped(endless):
-    """Even a loop that catches every exception is stopped, and so is code that blocks in a C call."""
+    """Even a loop that catches every exception is stopped. Code that blocks in a C call is stopped, too."""
     report = check("softmax", endless)
     text = failed(report)
     assert "it did not finish within 5 seconds" in text
@@ -327,7 +327,7 @@ def test_the_next_check_works_after_an_endless_loop(monkeypatch):
 
 @pytest.mark.usefixtures("short")
 def test_endless_loop_is_stopped_in_a_thread():
-    """Widgets and servers call `check` from other threads, which get no signals."""
+    """Widgets and servers call `check` from other threads, and those threads receive no signals."""
     reports = []
     thread = threading.Thread(target=lambda: reports.append(check("softmax", loop_swallowing)))
     thread.start()
@@ -344,7 +344,7 @@ def assert_threads_end(before: set[threading.Thread]) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_stopped_thread_is_gone():
-    """If the loop kept running unnoticed, the notebook would be half as fast."""
+    """If the loop kept running unnoticed, the notebook would run at half speed."""
     before = set(threading.enumerate())
     run_limited([loop := lambda: loop_swallowing(None)])
     assert loop
@@ -352,7 +352,7 @@ def test_stopped_thread_is_gone():
 
 
 def test_interrupting_a_check_works(monkeypatch):
-    """The stop button raises KeyboardInterrupt in the main thread, which must end the check and the student's code."""
+    """The stop button raises KeyboardInterrupt in the main thread. It must end the check and the student's code."""
     real_wait = threading.Event.wait
     running = threading.Event()
 
@@ -403,7 +403,7 @@ def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
     ],
 )
 def test_two_gibibytes_are_refused(allocate):
-    """A huge allocation must fail in the check; otherwise, the system could kill the notebook when memory is scarce."""
+    """A huge allocation must fail in the check. Otherwise, the system could kill the notebook when memory runs low."""
 
     def greedy(scores):
         return allocate()

@@ -65,7 +65,7 @@ def test_misuse_shows_one_line(kernel):
 
 
 def test_endless_loop_leaves_the_kernel_usable(kernel):
-    """The cell runs in the kernel's main thread, and its loop swallows every exception."""
+    """The cell runs in the kernel's main thread, and the cell's loop catches and ignores every exception."""
     kernel.run("time_limit.SECONDS = 0.5")
     shown = kernel.run(
         "def softmax(scores):\n    while True:\n        try:\n            while True: pass\n"

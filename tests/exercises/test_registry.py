@@ -1,4 +1,4 @@
-"""Tests of every registered exercise, derived from its parts. No test mentions an exercise by name."""
+"""Test every registered exercise. The tests are derived from its parts, so no test mentions an exercise by name."""
 
 import importlib
 import inspect
@@ -50,7 +50,7 @@ def name_of(value) -> str:
 
 
 def each(pairs):
-    """Make one test per pair, named after the exercise and its part."""
+    """Create one test per pair, named after the exercise and its part."""
     return pytest.mark.parametrize(("exercise", "part"), pairs, ids=[f"{a.name}-{name_of(b)}" for a, b in pairs])
 
 
@@ -118,7 +118,7 @@ def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
 
 @every_exercise
 def test_empty_answer_is_not_attempted(exercise):
-    """An unwritten answer counts as not attempted and not as a mistake."""
+    """An unwritten answer counts as not attempted, not as a mistake."""
     from transformer_lab.authoring import stub
 
     names = dict(vars(sys.modules[exercise.answer.__module__]))
@@ -151,7 +151,7 @@ def refused(compare_results, inputs, expected, received) -> bool:
 
 
 def constant(data, number):
-    """Return data of the same structure, but with equal numbers everywhere and equal strings within each list."""
+    """Return data with the same structure, in which all numbers are equal and all strings in a list are equal."""
     if isinstance(data, torch.Tensor):
         whole = not data.is_floating_point()
         return torch.full_like(data, 0 if whole and number != number else number)
@@ -179,7 +179,7 @@ def repeated(expected, value):
 
 @every_exercise
 def test_plainly_wrong_answers_get_nothing(exercise):
-    """Zeros, the first input, or an exception earn no points, whatever properties they satisfy."""
+    """Zeros, the first input, or an exception earn no points, regardless of the properties they satisfy."""
 
     def raising(*arguments, **named):
         raise ValueError("always")
@@ -205,7 +205,7 @@ def test_plainly_wrong_answers_get_nothing(exercise):
 
 @each(CHECKS)
 def test_harness_is_self_contained(exercise, part):
-    """A grader sends a harness as source code to a process that has neither the harness's file nor the answers."""
+    """A grader sends a harness as source code to a process that lacks both the harness's file and the answers."""
     inputs = exercise.inputs(part)
     harness = harness_from_source(harness_source(exercise.harness(part)))
     seed = exercise.global_seed(part)

@@ -66,7 +66,7 @@ def test_the_students_text_stays_text():
 
 
 def test_states_differ_by_sign_and_word():
-    """Readers who can't tell red from green can read the word."""
+    """Readers who can't tell red from green can read the word instead."""
     report = Report("x", "failed", checks=tuple(CheckResult("name", state) for state in SIGNS))
     for state, sign in SIGNS.items():
         assert f"{sign} {state}" in str(report)
@@ -74,7 +74,7 @@ def test_states_differ_by_sign_and_word():
 
 
 def test_the_title_counts_checks():
-    """In self-study, the number of passed checks says more than the points, which are for graders."""
+    """In self-study, the number of passed checks says more than the points, because points are meant for graders."""
     checks = tuple(CheckResult("name", state) for state in ("passed", "failed", "not checked"))
     assert Report("x", "failed", score=1 / 3, out_of=2).points == 0.67
     assert Report("x", "failed", checks=checks).title == "x: not right yet, 1 of 3 checks passed"

@@ -57,7 +57,7 @@ class SingleHeadAttention(nn.Module):
 
 
 class Notebook:
-    """A notebook without a browser, whose cells run one after another."""
+    """A notebook without a browser. Its cells run one after another."""
 
     def __init__(self, shell):
         self.shell = shell
@@ -73,7 +73,7 @@ class Notebook:
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
-    """Create a new notebook in an empty folder in which parts are saved."""
+    """Create a new notebook that saves its parts in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
@@ -110,7 +110,7 @@ def test_a_failed_part_is_not_saved(notebook):
 
 
 def test_what_a_part_uses_comes_with_it(notebook, capsys):
-    """Helpers, constants, and imports from other cells are saved, too. Earlier parts are imported from `mine`."""
+    """Helpers, constants, and imports from other cells are saved as well. Earlier parts are imported from `mine`."""
     notebook.run(ATTENTION, HEAD)
     assert notebook.run("check(scaled_dot_product_attention)").passed
     report = notebook.run("check(SingleHeadAttention)")
@@ -174,7 +174,7 @@ def test_a_broken_file_is_replaced(notebook, capsys):
 
 
 def test_a_newer_check_is_run_again(notebook, monkeypatch):
-    """A part that passed an older version of its check has to pass the new version before it is used."""
+    """If a part passed an older version of its check, it has to pass the new version before it is used."""
     notebook.run(SOFTMAX, "check(softmax)")
     monkeypatch.setattr(saved_parts, "_stamp", lambda exercise, text: "# another check\n")
     assert saved_parts.state("softmax") == "edited"
@@ -187,7 +187,7 @@ def test_without_a_part_the_package_helps_out(notebook, capsys):
 
 
 def test_the_packages_part_uses_the_readers_parts(notebook, capsys):
-    """If you skip a notebook, the package's part takes the place of yours and uses the other parts that you wrote."""
+    """If you skip a notebook, the package fills in the missing part, which uses the other parts that you wrote."""
     notebook.run(SOFTMAX, "check(softmax)")
     capsys.readouterr()
     attention = load("numpy_attention")
@@ -273,7 +273,7 @@ def test_parts_that_use_each_other_do_not_loop(notebook, capsys):
 
 
 def cells_of(exercise) -> list[str]:
-    """Return the cells of a notebook with the answer: the imports from its file, then its source."""
+    """Return the cells of a notebook that contains the answer: the imports from the answer's file, then its source."""
     module = importlib.import_module(exercise.answer.__module__)
     tree = ast.parse(inspect.getsource(module))
     imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -1,4 +1,4 @@
-"""Reports for notebook 22 name common mistakes in code of any style and say nothing untrue."""
+"""Reports for notebook 22 name common mistakes in code of any style and make no false claims."""
 
 import random
 from statistics import NormalDist
@@ -35,7 +35,7 @@ def test_ties_by_place_are_named_whichever_sort_ranks_them(ranks):
 
 
 def test_a_rounded_quantile_is_named_and_shown_to_differ():
-    """Rounding 1.959964 to 1.96 changes the fifth digit. With four digits, a report would show equal numbers."""
+    """Rounding 1.959964 to 1.96 changes the fifth digit. A report with only four digits would show equal numbers."""
 
     def rounded(x, y, confidence=0.95):
         return correlation_interval(x, y, 2 * NormalDist().cdf(1.96) - 1)
@@ -68,7 +68,7 @@ def test_a_simulation_is_named_although_its_numbers_are_its_own():
 
 
 def test_a_refusal_in_other_words_is_understood():
-    """Students write their own exception messages, so the catalog can't list them all."""
+    """Students write their own exception messages, so the catalog can't list all possible messages."""
 
     def careful(values, n):
         if n > len(values):

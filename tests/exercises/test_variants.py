@@ -36,7 +36,7 @@ def change_of(variant) -> str:
 
 
 def survives(exercise, variant) -> bool:
-    """Return whether every check passes, both with the notebook's seed and with another one."""
+    """Return whether every check passes, both with the notebook's seed and with another seed."""
     for seed in (0, 1):
         known = reference_of(exercise, seed)
         with isolated_global_state(seed):

@@ -42,7 +42,7 @@ def tolerance(dtype: torch.dtype) -> float:
 
 @pytest.fixture
 def with_gradients() -> Callable[[Tensor, Sequence[Tensor]], tuple[Tensor, ...]]:
-    """Return an output and the gradients of a random function of it, which depends only on the output's shape."""
+    """Return an output and the gradients of a random function of the output. The function depends only on its shape."""
 
     def with_gradients(output: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         cotangent = torch.randn(output.shape, generator=torch.Generator().manual_seed(1))

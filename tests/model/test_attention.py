@@ -30,7 +30,7 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
-    """The whole course relies on attention: outputs and gradients match even if query, key, and value differ in shape.
+    """The course relies on attention. Outputs and gradients must match even if query, key, and value differ in shape.
 
     Heat maps show the weights, so the weight of a hidden key must be exactly 0, not just small.
     """
@@ -46,7 +46,7 @@ def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
 
 
 def test_a_query_that_may_attend_to_nothing():
-    """If scores were only filled with -inf, the result would be NaN, and a single NaN ruins every weight."""
+    """Filling hidden scores with -inf is not enough: the result would be NaN, and a single NaN ruins every weight."""
     query, key, value = inputs()
     mask = torch.ones(BATCH, 1, QUERY, KEY).bool()
     mask[0, :, 2] = False
@@ -76,7 +76,7 @@ def test_extreme_scores_stay_finite(dtype):
 
 
 def test_dropout_is_called_once_on_all_weights_and_the_weights_returned_are_those_before():
-    """A heat map of the weights after dropout would show holes that are not in the model."""
+    """If heat maps showed the weights after dropout, they would have holes that are not in the model."""
     query, key, value = inputs()
     calls = []
 
@@ -130,7 +130,7 @@ def test_heads_are_neighboring_features():
 
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 6])
 def test_combine_undoes_split_for_strided_tensors_too(n_heads):
-    """A transposed tensor is not contiguous, so a `view` in the wrong place fails on it."""
+    """A transposed tensor is not contiguous, so a `view` in the wrong place would fail."""
     x = torch.randn(5, 2, 6).transpose(0, 1)
     assert torch.equal(combine_heads(split_heads(x, n_heads)), x)
 
@@ -189,7 +189,7 @@ def test_attention_happens_in_one_call_of_attend_with_positional_arguments():
 
 
 def test_dropout_acts_on_the_attention_weights():
-    """If all weights are dropped, only the last bias is left; dropout anywhere else would leave something different."""
+    """If all weights are dropped, only the last bias is left. Dropout anywhere else would give another result."""
     attention = MultiHeadAttention(12, HEADS, dropout=1.0)
     x = torch.randn(BATCH, KEY, 12)
     torch.testing.assert_close(attention(x, x, x), attention.w_o.bias.expand(BATCH, KEY, 12))

@@ -49,7 +49,7 @@ def random_mask(*shape: int) -> Tensor:
 )
 @pytest.mark.parametrize("value_width", [D_K, D_V], ids=["d_v = d_k", "d_v < d_k"])
 def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tolerance, with_gradients):
-    """Training uses fused attention and heat maps do not, so results must match, even for a query that sees no key."""
+    """Training uses fused attention and heat maps do not. Results must match, even for a query that sees no key."""
     mask = None if mask_shape is None else random_mask(*mask_shape)
     shapes = [(BATCH, HEADS, QUERY, D_K), (BATCH, HEADS, KEY, D_K), (BATCH, HEADS, KEY, value_width)]
     tensors = [torch.randn(shape, requires_grad=True) for shape in shapes]
@@ -66,7 +66,7 @@ def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tol
 
 
 def test_fused_attention_drops_weights_while_training_only():
-    """Fused attention must apply dropout in training, and only then, or translations would be random."""
+    """Fused attention must apply dropout in training but not afterward. Otherwise, translations would be random."""
     query, key = torch.randn(1, 2, 64, 8), torch.randn(1, 2, 64, 8)
     ones = torch.ones(1, 2, 64, 8)  # the output is then the sum of the kept weights, divided by 1 - p
     dropout = nn.Dropout(0.5)
@@ -80,7 +80,7 @@ def test_fused_attention_drops_weights_while_training_only():
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
 def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tolerance, randomize, with_gradients):
-    """Logits and the gradient of every parameter must match, or the fused model would train differently."""
+    """Logits and the gradient of every parameter must match. Otherwise, the fused model would train differently."""
     model = randomize(small_model(norm_first=norm_first))
     weights = list(model.parameters())
     explicit, *expected = with_gradients(model(SOURCE, TARGET), weights)
@@ -91,7 +91,7 @@ def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tol
 
 
 def test_set_attention_reaches_every_attention():
-    """Missing one attention module would silently make a fused run slow or a recorded run incomplete."""
+    """If one attention module were missed, a fused run would be slow or a recorded run would be incomplete."""
     model = small_model()
     assert set(attending_modules(model)) == ATTENTIONS
     assert all(module.attend is scaled_dot_product_attention for module in attending_modules(model).values())
@@ -107,7 +107,7 @@ def test_a_model_without_the_hook_is_refused():
 
 
 def test_a_copy_of_a_model_has_an_attention_of_its_own():
-    """Averaging and compiling copy a model. A copy must keep its kernel without sharing it with the original."""
+    """Averaging and compiling both copy a model. A copy must keep its kernel but not share it with the original."""
     model = small_model()
     set_attention(model, fused_attention)
     twin = copy.deepcopy(model)
@@ -119,7 +119,7 @@ def test_a_copy_of_a_model_has_an_attention_of_its_own():
 
 
 def test_recorded_weights_are_those_of_their_module():
-    """Names that point to the wrong layer would produce convincing pictures of something else."""
+    """If names pointed to the wrong layer, pictures would look convincing but show something else."""
     model = small_model().eval()
     expected = model(SOURCE, TARGET)
     inputs = {}
@@ -157,7 +157,7 @@ def test_fused_attention_comes_back_even_after_an_exception():
 
 
 def test_nested_recordings():
-    """At the end, no attention module may still have a recorder, which would keep storing weights."""
+    """At the end, no attention module may still have a recorder. A recorder would keep storing weights."""
     model = small_model()
     with record_attention(model) as outer:
         with record_attention(model) as inner:
@@ -171,7 +171,7 @@ def test_nested_recordings():
 
 
 def test_no_module_keeps_weights():
-    """The weights of a long batch are the largest tensors of all, so only the returned dictionary may hold them."""
+    """The weights of a long batch are the largest tensors of all. Only the returned dictionary may hold them."""
     model = small_model()
     with record_attention(model) as weights:
         model(SOURCE, TARGET)

@@ -35,7 +35,7 @@ def test_sinusoids_follow_the_formula(d_model, dtype):
 
 @pytest.mark.parametrize("d_model", [1, 7, 255])
 def test_an_odd_width_is_refused(d_model):
-    """An odd width would leave a sine without its cosine. The message names the given width and one that works."""
+    """An odd width would leave a sine without its cosine. The error gives that width and suggests one that works."""
     with pytest.raises(ValueError, match=f"d_model {d_model} is odd.*{d_model + 1}"):
         sinusoidal_encoding(4, d_model)
 

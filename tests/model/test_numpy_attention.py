@@ -13,7 +13,7 @@ def test_softmax_by_hand():
 
 
 def test_softmax_of_large_scores_does_not_overflow():
-    """exp(1000) is infinite, so the result would be NaN without subtracting the largest score."""
+    """exp(1000) is infinite, so the result would be NaN if the largest score were not subtracted first."""
     np.testing.assert_allclose(softmax(np.array([1000.0, 1000.0, -1000.0])), [0.5, 0.5, 0.0])
 
 

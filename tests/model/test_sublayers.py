@@ -10,7 +10,7 @@ from transformer_lab.model import FeedForward, LayerNorm, ResidualConnection
 @pytest.mark.parametrize("eps", [1e-5, 1e-3])
 @pytest.mark.parametrize("spread", [1.0, 1e-2], ids=["plain", "nearly constant"])
 def test_layer_norm_agrees_with_torch(spread, eps, dtype, tolerance, with_gradients):
-    """Four features reveal a variance divided by n - 1; a spread near √eps reveals an eps outside the square root."""
+    """With four features, dividing by n - 1 gives a visible error. With a spread near √eps, so does a misplaced eps."""
     norm = LayerNorm(4, eps)
     with torch.no_grad():
         norm.gain.normal_(1.0, 0.5)
@@ -26,7 +26,7 @@ def test_layer_norm_agrees_with_torch(spread, eps, dtype, tolerance, with_gradie
 
 
 def test_layer_norm_of_a_constant_is_the_bias():
-    """Without eps, a constant vector would cause a division by zero. A padding vector without positions is constant."""
+    """Without eps, a constant vector would cause a division by zero. Padding vectors without positions are constant."""
     x = torch.full((2, 4), 7.0, requires_grad=True)
     output = LayerNorm(4)(x)
     assert torch.equal(output, torch.zeros(2, 4))
@@ -39,14 +39,14 @@ def test_layer_norm_starts_as_gain_one_and_bias_zero():
 
 
 def test_feed_forward_drops_the_hidden_layer():
-    """If the whole hidden layer is dropped, only the last bias is left; dropout on the result would leave zero."""
+    """If the whole hidden layer is dropped, only the last bias is left. Dropout on the result would leave zero."""
     feed_forward = FeedForward(4, 10, dropout=1.0)
     torch.testing.assert_close(feed_forward(torch.randn(2, 3, 4)), feed_forward.w_2.bias.expand(2, 3, 4))
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_residual_connection_drops_the_output_of_its_sublayer(norm_first, randomize):
-    """If the whole output is dropped, only x is left; dropout on the sum would lose the residual connection."""
+    """If the whole output is dropped, only x is left. Dropout on the sum would drop the residual connection, too."""
     x = torch.randn(2, 3, 4)
     residual = randomize(ResidualConnection(4, 1.0, norm_first))
     torch.testing.assert_close(residual(x, torch.sin), x if norm_first else residual.norm(x))

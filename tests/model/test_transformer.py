@@ -84,7 +84,7 @@ parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transfo
 def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize, transplant, with_gradients):
     """This one test covers every part of the paper's model, from token ids to logits and back to both embeddings.
 
-    nn.Transformer lacks embeddings, the scale, positions, and the output layer, so the test adds them around it.
+    nn.Transformer has no embeddings, scale, positions, or output layer, so the test adds them.
     """
     ours = randomize(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
@@ -129,7 +129,7 @@ def test_stacks_agree_with_torchs_transformer(
 @norms
 @kernels
 def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first, dtype, tolerance, randomize):
-    """A padded batch gives the same result as its sentences alone."""
+    """A padded batch gives the same results as its sentences give one at a time."""
     model = randomize(Transformer(small_config(norm_first=norm_first)))
     set_attention(model, attend)
     memory, source_mask = model.encode(padded(SOURCES))
@@ -176,7 +176,7 @@ def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
 
 
 def test_forward_is_encode_then_decode(randomize):
-    """Decoding calls the two halves and training calls forward, so both must give the same result with no shift."""
+    """Decoding calls the two halves and training calls `forward`. Both must give the same result, without any shift."""
     model = randomize(Transformer(small_config()))
     source, target = padded(SOURCES), padded(TARGETS)
     memory, source_mask = model.encode(source)
@@ -198,7 +198,7 @@ def test_padding_follows_the_config(randomize):
 
 
 def test_three_way_tying_shares_one_parameter():
-    """Weights that seem tied but aren't are a classic bug, and only the size of the checkpoint reveals it."""
+    """Weights that seem tied but are not tied are a classic bug, which only the size of the checkpoint reveals."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB))
     untied = counted(model)
     tie_embeddings(model)  # the exercise calls it on a finished model, and `Transformer` calls it if `tie` is set
@@ -212,7 +212,7 @@ def test_three_way_tying_shares_one_parameter():
 
 
 def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
-    """The averaged checkpoint and the best model so far are copies of a model."""
+    """The averaged checkpoint and the best model so far are both copies of a model."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
     twin = copy.deepcopy(model)
     assert twin.source_embedding.embedding.weight is twin.output.weight
@@ -246,7 +246,7 @@ def test_the_formula_counts_what_the_model_has():
     ids=["base", "big"],
 )
 def test_the_papers_models_have_the_papers_size(config, count, millions):
-    """Table 3 has the sizes; section 5.1 has 37,000 shared tokens. The paper rounds and doesn't say what it counts."""
+    """Table 3 has the sizes, and section 5.1 has the 37,000 shared tokens. The paper rounds its parameter counts."""
     with torch.device("meta"):  # counts parameters without allocating a gigabyte
         model = Transformer(config)
     assert count_parameters(config) == counted(model) == count
@@ -260,9 +260,9 @@ def test_the_papers_models_have_the_papers_size(config, count, millions):
 def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xavier_share):
     """Embeddings start as N(0, 1/d_model), because Xavier would make tokens too weak compared with the positions.
 
-    With 8,000 tokens, Xavier gives each entry the variance 2 / (vocab + d_model), which is unrelated to the positions
-    that are added to it. The test compares standard deviations in the encoder's input, after the factor √d_model, and
-    the tokens' share of its variance.
+    With 8,000 tokens, Xavier initialization gives each entry a variance of 2 / (vocab + d_model), which has nothing to
+    do with the positions that are added to it. The test compares standard deviations in the encoder's input, after the
+    factor √d_model, and the tokens' share of its variance.
     """
     embedding = Transformer(TransformerConfig(8000, 8000, d_model, n_layers=1, n_heads=2, d_ff=8)).source_embedding
     positions = sinusoidal_encoding(20, d_model).std().item()
@@ -278,7 +278,7 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xav
 
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_first_values(tie):
-    """Matrices start with Xavier, biases with 0, embeddings with N(0, 1/d_model), and padding with 0, even if tied."""
+    """Matrices start with Xavier values, biases at 0, embeddings at N(0, 1/d_model), and padding at 0, even if tied."""
     vocab, d_model = 2000, 64
     model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
     initialize_parameters(model)  # calling it twice does no harm
@@ -372,7 +372,7 @@ def test_the_config_keeps_its_promises():
 @norms
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_gradients_reach_every_parameter(tie, norm_first, randomize):
-    """A part that is built but not used would not be trained.
+    """If a part is built but not used, it would not be trained.
 
     The bias of w_k gets no gradient: it adds the same number to all of a query's scores, which does not change the
     softmax.
@@ -395,7 +395,7 @@ def test_gradients_reach_every_parameter(tie, norm_first, randomize):
     ("other", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25), (torch.float64, 1e-5)], ids=str
 )
 def test_a_model_runs_in_other_precisions(other, allowed, randomize):
-    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3. Errors measure 0.009 and 0.09."""
+    """The tolerance allows thirty roundings of 2^-11 or 2^-8 on logits of size 3. Measured errors: 0.009 and 0.09."""
     model = randomize(Transformer(small_config())).eval()
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
@@ -445,7 +445,7 @@ def test_training_under_bfloat16_autocast(attend, randomize):
     ids=str,
 )
 def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
-    """The error names both values. Without it, torch would divide by zero, raise another error, or fail much later."""
+    """The error states both values. Otherwise, torch would divide by zero, raise another error, or fail much later."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011 the message is compared as a whole
         Transformer(small_config(**changes))
     assert str(raised.value).startswith(message)

@@ -38,7 +38,7 @@ def translator() -> SpokenAttention:
 
 @pytest.fixture(scope="session")
 def untrained_translator():
-    """Return a function that builds a real translator that is small enough to answer at once."""
+    """Return a function that builds a real translator, small enough to answer at once."""
     from transformer_lab.data import BpeTokenizer
     from transformer_lab.decoding import Translator
     from transformer_lab.model import Transformer, TransformerConfig
@@ -56,7 +56,7 @@ def untrained_translator():
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_open():
-    """Assert that pyplot keeps no figure, because such a figure would use memory and appear twice in a notebook."""
+    """Assert that pyplot doesn't keep any figures open. They would use memory and appear twice in a notebook."""
     yield
     import matplotlib.pyplot as plt
 

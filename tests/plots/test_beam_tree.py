@@ -161,7 +161,7 @@ def test_every_control_draws_what_it_says(explorer):
 
 
 def test_the_example_sentence_of_notebook_11_is_still_right():
-    """Notebook 11 says that beam search finds a better translation of its example than greedy decoding does."""
+    """Notebook 11 says that beam search finds a better translation of its example than greedy decoding finds."""
     from transformer_lab.plots.beam_tree import search
 
     translator, sentence = load_pretrained(), "Eine Frau sieht einem Boot auf dem See zu."

@@ -33,7 +33,7 @@ def as_shown(words: list[str], n_merges: int) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_each_stage_equals_apply_bpe_with_as_many_merges(seed):
-    """Some merges are in an order that training would not produce, so that a pair may appear after its merge."""
+    """Some merges are in an order that training would not produce, so a pair may appear after its merge was applied."""
     generator = random.Random(seed)
     counts = {"".join(generator.choices("ab", k=generator.randint(1, 6))): 1 for _ in range(6)}
     merges = learn_bpe(counts, 12)

@@ -50,7 +50,7 @@ def test_a_file_without_records_is_named(tmp_path, content):
 
 @pytest.mark.parametrize("count", range(len(RECORDS) + 1))
 def test_a_run_can_be_drawn_at_any_moment(count, cut_off):
-    """The live figure is drawn even before the first epoch has ended and the first score is known."""
+    """The live figure is drawn even before the first epoch has ended, when no score is known yet."""
     curve = LiveCurve()
     for record in RECORDS[:count]:
         curve(record)
@@ -75,7 +75,7 @@ def test_runs_side_by_side_share_their_axes(cut_off):
 
 
 def test_a_live_curve_goes_on_with_a_continued_run():
-    """A resumed run repeats the steps after its last checkpoint, which must not be drawn twice."""
+    """A resumed run repeats the steps after its last checkpoint. Those steps must not be drawn twice."""
     curve = LiveCurve(before=RECORDS)
     again = RECORDS[3] | {"loss": 5.0}
     curve(again)

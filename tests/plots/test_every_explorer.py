@@ -1,4 +1,4 @@
-"""Requirements for every explorer, such as keeping up with a slider and surviving any input."""
+"""Requirements for every explorer, such as keeping up with a slider and handling any input."""
 
 import asyncio
 import re
@@ -198,7 +198,7 @@ def test_a_model_without_the_hook_is_named(translator):
 
 
 def test_a_model_with_another_kernel_is_drawn_as_well(translator):
-    """torch's kernel returns no weights, so the explorer replaces it and puts it back afterwards."""
+    """torch's kernel returns no weights, so the explorer replaces it and puts it back afterward."""
     layer = translator.model.encoder.layers[0].self_attention
     expected = explore_attention(translator, "Ein Hund").picture.value
     before = layer.attend
@@ -236,7 +236,7 @@ def test_two_explorers_of_one_model_do_not_move_each_other(translator):
 
 
 def test_an_exception_raised_later_is_shown_in_place_of_the_picture():
-    """Notebooks don't show the traceback of a redraw by a timer, so the old figure could be mistaken for a new one."""
+    """Notebooks show no traceback if a timer's redraw fails, so the old figure could be mistaken for a new one."""
 
     def draw(width=3):
         if width > 3:

@@ -15,7 +15,7 @@ from transformer_lab.plots.figures import as_png, page_axes
 
 
 def test_no_exported_name_is_hidden_by_a_module():
-    """Importing a module `plots.influence` would set that attribute, which would hide a function of the same name."""
+    """Importing a module `plots.influence` would set that attribute and so hide a function with the same name."""
     modules = {path.stem for path in Path(plots.__file__).parent.glob("*.py")}
     assert modules & set(plots.__all__) == set()
     assert plots.MODULES.keys() <= modules

@@ -18,7 +18,7 @@ def translator(untrained_translator) -> Translator:
 
 
 def expected(translator, off):
-    """Return the translation and BLEU without some heads, computed without the explorer."""
+    """Return the translation and BLEU with some heads removed, computed without the explorer."""
     names = [(NAMES.get(stack, "decoder.layers.{}.cross_attention").format(layer), head) for stack, layer, head in off]
     with without_heads(translator.model, names):
         translations = translator.translate([source for source, _ in PAIRS], beam_size=1)

@@ -95,7 +95,7 @@ def test_each_stack_shows_its_weights_with_the_tokens_of_its_sides(
 
 
 def test_the_right_edge_names_the_token_that_each_row_predicts(translator):
-    """A decoder reads one token and writes the next, so a row is misleading without its second label."""
+    """A decoder reads one token and writes the next. Without its second label, a row would be misleading."""
     figure = draw_attention(translator, "Ein Hund rennt", "cross", head=0)
     after = [(text.get_position()[1], text.get_text()) for text in figure.axes[0].texts if text.get_gid() == "next"]
     assert after == [(0.5, "▁A"), (1.5, "▁dog"), (2.5, "▁runs"), (3.5, "."), (4.5, "<eos>")]

@@ -21,7 +21,7 @@ from transformer_lab.plots.search_results import (
 
 @pytest.fixture
 def trials() -> pd.DataFrame:
-    """Return twelve trials. BLEU rises with the learning rate and falls with dropout; two trials failed."""
+    """Return twelve trials, two of which failed. BLEU rises with the learning rate and falls with dropout."""
     rows = []
     for number in range(12):
         state = {3: "diverged", 5: "out of memory", 7: "pruned"}.get(number, "complete")

@@ -426,7 +426,7 @@ def test_the_grammar_produces_the_shipped_corpus():
 
 
 def test_every_noun_of_the_corpus_is_in_the_tables(corpus):
-    """The other tests skip any noun form that is not in the tables, so none may be missing."""
+    """The other tests skip noun forms that are not in the tables. Therefore, no noun form may be missing."""
     nouns = {word for caption in corpus for word in caption.german_tokens[1:] if capital(word)}
     assert nouns <= set(FORMS) | SET_PHRASES
 
@@ -626,7 +626,7 @@ def test_the_corpus_covers_typical_german_constructions(sample):
 
 
 def test_possessives_point_to_their_owner(sample):
-    """ "his" must refer to a male owner, "her" to a female one, "their" to several; German marks this by gender."""
+    """The owner of "his" must be male, of "her" female, and of "their" plural. German marks this by gender."""
     counts = Counter()
     for caption in sample:
         for i, word in enumerate(words_of(caption)):

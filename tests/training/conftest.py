@@ -1,4 +1,4 @@
-"""Fixtures: a corpus and a preset that are so small that a whole run takes about a second."""
+"""Fixtures: a corpus and a preset, both so small that a whole run takes about a second."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ ENDINGS = {".": ".", " heute.": " today.", " am frühen Morgen.": " in the early
 
 @pytest.fixture(scope="session")
 def tiny_corpus(tmp_path_factory):
-    """Return a folder of 432 German-English pairs of different lengths, 336 of which are in the training set."""
+    """Return a folder of 432 German-English pairs of different lengths. The training set contains 336 of them."""
     pairs = [
         (f"Der {subject} {verb} den {thing}{ending}", f"The {NOUNS[subject]} {VERBS[verb]} the {NOUNS[thing]}{english}")
         for thing in NOUNS

@@ -1,4 +1,4 @@
-"""The fast path must compute the same gradients as the paper's code; wrong ones would train a worse model."""
+"""The fast path must compute the same gradients as the paper's code. Wrong gradients would train a worse model."""
 
 import shutil
 from dataclasses import replace
@@ -64,7 +64,7 @@ def test_gradients_are_those_of_the_plain_step(changes, device_type, pieces, mon
     fast_loss = gradients.backward(batch, smoothing=0.1, part=1.0)
     assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
-        # The softmax uses float32 internally, so only its rounding error, 6e-8, may differ.
+        # The softmax uses float32 internally, so the results may differ only by its rounding error, 6e-8.
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
 
 
@@ -173,7 +173,7 @@ def test_parts_of_a_batch_add_up_and_the_copy_follows_the_model():
 
 
 def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
-    """Many small operations would keep a GPU waiting. Dropout remains torch's own, a single kernel on a GPU."""
+    """Many small operations would keep a GPU waiting. Dropout remains torch's own, because it is a single kernel."""
     model = small_model(dropout=0.1)
     set_attention(model, fused_attention)
     kernels = {"cpu": (ByteDropout, unfused_attention), "cuda": (nn.Dropout, fused_attention)}
@@ -251,7 +251,7 @@ def test_byte_dropout_keeps_at_least_one_of_256():
 
 
 def pairs_to_learn():
-    """Return sentences in an invented language and their translations, which are word by word and in reverse order."""
+    """Return sentences in an invented language and their translations, which are word for word but in reverse order."""
     generator = torch.Generator().manual_seed(2)
     lengths = torch.randint(2, 8, (160,), generator=generator).tolist()
     sentences = [torch.randint(4, 22, (length,), generator=generator).tolist() for length in lengths]

@@ -21,7 +21,7 @@ def copies(parameters):
 
 
 def test_steps_are_those_of_torch():
-    """Matrices of the same shape are stacked in one tensor; none may get another's direction, momentum, or factor."""
+    """Matrices of the same shape share one tensor. No matrix may get another's direction, momentum, or factor."""
     matrices, others = parameters_of((8, 8), (16, 8), (8, 8), (8, 16)), parameters_of((5,), (20, 8))
     same_matrices, same_others = copies(matrices), copies(others)
     betas = (0.8, 0.9)
@@ -61,7 +61,7 @@ def test_nothing_comes_of_nothing():
 
 
 def test_a_matrix_without_a_gradient_stays():
-    """Neither Adam nor momentum from an earlier step may change a matrix without a gradient."""
+    """If a matrix has no gradient, neither Adam nor momentum from an earlier step may change it."""
     [frozen], others = parameters_of((4, 4)), parameters_of((4,))
     optimizer = Muon([frozen], others, lr=0.1)
     for parameter in (frozen, *others):
@@ -79,7 +79,7 @@ def test_a_matrix_without_a_gradient_stays():
     [(20, 20, True), (20, 20, False), (20, 31, False), (16, 16, True), (8, 16, False)],  # d_model is 8, d_ff is 16
 )
 def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab, tie):
-    """Embeddings and the output layer are lookup tables, so Adam trains them, even if others have the same shape."""
+    """Adam trains embeddings and the output layer, which are lookup tables, even if a Muon matrix has that shape."""
     model = Transformer(TransformerConfig(source_vocab, target_vocab, 8, 2, 1, 16, max_length=30, tie=tie))
     optimizer = build_optimizer(model, replace(PRESETS["tour"], optimizer="muon"))
     names = {parameter: name for name, parameter in model.named_parameters()}
@@ -91,7 +91,7 @@ def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab
 
 
 def test_a_model_of_other_parts_can_have_it_too():
-    """Presets for real corpora use Muon, and `train(build_model=...)` accepts any model, so Muon must, too."""
+    """`train(build_model=...)` accepts any model. Presets for real corpora use Muon, so Muon must accept any model."""
     model = with_attention(TransformerConfig(20, 31, d_model=8))
     optimizer = build_optimizer(model, PRESETS["laptop"])
     names = {parameter: name for name, parameter in model.named_parameters()}

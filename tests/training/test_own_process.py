@@ -1,4 +1,4 @@
-"""When a notebook trains in another process, the run is the same, can be paused and stopped, and reports its errors."""
+"""When a notebook trains in another process, the run is the same. It can pause and stop, and it reports its errors."""
 
 from dataclasses import replace
 

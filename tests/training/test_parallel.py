@@ -51,7 +51,7 @@ def test_several_processes_without_torchrun_are_one_line(monkeypatch):
 def test_two_processes_train_like_one(tiny_preset, tmp_path):
     """Averaging gradients instead of weighting them by tokens, or a different global batch, would change the curve.
 
-    So would BPE dropout that differs between processes, because they would build different batches.
+    BPE dropout that differs between processes would change it as well, because they would build different batches.
     """
     spelling = {"bpe_dropout": 0.1, "consistency": 5.0}
     preset = replace(tiny_preset, name="tour", dropout=0.0, precision="float32", epochs=2, accumulation=2, **spelling)

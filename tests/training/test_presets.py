@@ -68,7 +68,7 @@ def test_override_gives_values_of_the_right_type():
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
-    """These values come straight from the command line, so each needs a one-line error that says what is valid."""
+    """These values come straight from the command line. Each needs a one-line error that says what is valid."""
     with pytest.raises(InputError, match=message) as error:
         override(PRESETS["laptop"], {field: text})
     assert "\n" not in str(error.value)
@@ -91,7 +91,7 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
     ],
 )
 def test_a_value_of_another_type_is_refused_from_python_too(field, value, message):
-    """The error must come at once, not as a TypeError somewhere in the trainer after the corpus has been read."""
+    """The error must be raised at once, not as a TypeError somewhere in the trainer after the corpus has been read."""
     with pytest.raises(InputError, match=message):
         replace(PRESETS["laptop"], **{field: value})
 
@@ -113,7 +113,7 @@ def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
     ],
 )
 def test_a_field_that_changes_nothing_is_refused(name, values, message):
-    """A reader could mistake random variation for the effect of an option that has no effect."""
+    """If an option has no effect, a reader could mistake random variation for its effect."""
     with pytest.raises(InputError, match=message):
         reject_unused_option(PRESETS[name], override(PRESETS[name], values))
     other = {"schedule": "linear" if name == "paper" else "paper"}

@@ -1,4 +1,4 @@
-"""Test the script that creates and compares records, because its output goes into tables and other runs rely on it."""
+"""Test the script that creates and compares records. Tables use its output, and other runs rely on it."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def record_script():
 
 @pytest.fixture(scope="module")
 def two_runs(tiny_preset, tmp_path_factory):
-    """Train two seeds of a preset known to the command, with almost all of its fields replaced."""
+    """Train one of the command's built-in presets with two seeds, overriding almost all of its fields."""
     folder = tmp_path_factory.mktemp("two_runs")
     preset = replace(tiny_preset, name="tour", epochs=2)
     for seed in (1, 2):
@@ -67,7 +67,7 @@ def test_a_record_says_what_was_reached_and_with_what(record_script, results, tw
 
 
 def test_the_newest_record_is_replayed_to_the_same_figures(record_script, results, tmp_path, capsys):
-    """A single command in its own process must reach the same score; otherwise the record is incomplete."""
+    """A single command in its own process must reach the same score. Otherwise, the record is incomplete."""
     command = ["replay", "--results", str(results), "--seeds", "1", "--runs", str(tmp_path), "--name", "again"]
     try:
         record_script.main([*command, "--device", "cpu"])
@@ -119,7 +119,7 @@ def test_a_device_that_is_not_there_is_refused_before_training(record_script, tm
 
 
 def test_chinese_is_compared_by_characters(record_script):
-    """With 13a, a Chinese sentence is a single word, which is right or wrong as a whole."""
+    """With the 13a tokenizer, a Chinese sentence is a single word that is either right or wrong as a whole."""
     references = ["两个男人在街上走。", "一个女人在看书。"] * 10
     old, new = [line.replace("个", "只") for line in references], list(references)
     found = record_script.paired_bootstrap([("old", old), ("new", new)], references, "zh")
@@ -181,8 +181,7 @@ def test_options_bring_back_a_recorded_preset(record_script):
 
 
 def test_a_preset_and_the_options_that_make_it_are_of_one_kind(record_script):
-    """`train laptop --consistency 5 …` is the same as `train gpu`, so the record of `gpu` may include it as a seed.
-    """
+    """`train laptop --consistency 5 …` is the same as `train gpu`, so that run may be a seed in the record of `gpu`."""
     gpu = PRESETS["gpu"]
     options = replace(
         PRESETS["laptop"], **{name: getattr(gpu, name) for name in ("epochs", "consistency", "validate_every")}

@@ -52,7 +52,7 @@ def assert_same_run(folder, finished_run):
 
 
 def test_a_run_learns_and_leaves_a_model_that_translates(finished_run, tiny_preset):
-    """Later commands work with a run's folder, whose record must suffice to repeat the run."""
+    """Later commands work with a run's folder. The record in it must suffice to repeat the run."""
     losses = [loss for _, loss in steps_of(finished_run)]
     assert losses[-1] < losses[0] - 1.5  # in nats; it starts near 6, the logarithm of the vocabulary size
     assert Translator.load(finished_run).translate(["Der Hund sieht den Ball."])[0].startswith("The")
@@ -144,7 +144,7 @@ def interrupt_at(step):
 
 
 def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_preset, finished_run, tmp_path):
-    """After Ctrl-C in the first epoch, the folder must be neither refused nor treated as if it had a checkpoint."""
+    """After Ctrl-C in the first epoch, the folder must be accepted but not treated as if it had a checkpoint."""
     with pytest.raises(KeyboardInterrupt):
         train(tiny_preset, tmp_path / "run", on_log=interrupt_at(2))
     with open(tmp_path / "run" / "metrics.jsonl", "a", encoding="utf-8") as file:
@@ -155,7 +155,7 @@ def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_p
 
 
 def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, tmp_path):
-    """A cluster may restart a finished job, which must neither fail nor continue training."""
+    """A cluster may restart a finished job. The job must not fail or continue training."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     (folder / "weights.safetensors").unlink()
     train(tiny_preset, folder, resume=True)
@@ -276,7 +276,7 @@ def test_resuming_with_another_configuration_names_what_differs(tiny_preset, fin
 
 
 def test_a_wrong_folder_is_refused_before_the_corpus_is_loaded(tiny_preset, finished_run, tmp_path):
-    """Loading the corpus may require a download, so a mistyped folder must be reported first, not minutes later."""
+    """Loading the corpus may require a download. A mistyped folder must be reported before that, not minutes later."""
     nowhere = replace(tiny_preset, corpus=str(tmp_path / "no corpus"))
     before = digest(finished_run / "weights.safetensors")
     with pytest.raises(InputError, match=r"already holds a training run .*--resume.*--output"):
@@ -290,7 +290,7 @@ def test_a_wrong_folder_is_refused_before_the_corpus_is_loaded(tiny_preset, fini
 
 
 class WithSavedTable(Transformer):
-    """A model written in a common way, with the table of positions as a buffer in the state dict."""
+    """A model written in a common way: the table of positions is a buffer in the state dict."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -298,7 +298,7 @@ class WithSavedTable(Transformer):
 
 
 def test_a_readers_model_trains_and_is_found_again(tiny_preset, finished_run, tmp_path):
-    """Readers may save the table of positions or not; either way, the package's model must load the weights."""
+    """The package's model must load the reader's weights, whether or not they include the table of positions."""
     train(replace(tiny_preset, epochs=2), tmp_path / "run", build_model=WithSavedTable)
     theirs = Translator.load(tmp_path / "run", WithSavedTable)
     assert type(theirs.model) is WithSavedTable
@@ -307,7 +307,7 @@ def test_a_readers_model_trains_and_is_found_again(tiny_preset, finished_run, tm
 
 
 class Diverging(Transformer):
-    """A model that returns NaN from its 30th training batch on."""
+    """A model that returns NaN starting with its 30th training batch."""
 
     calls = 0
 
@@ -319,7 +319,7 @@ class Diverging(Transformer):
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_good_checkpoint(
     tiny_preset, finished_run, tmp_path
 ):
-    """The message gives the step and the pairs, which help find the cause; saving NaNs would make the run worthless."""
+    """The message gives the step and the pairs, which help find the cause. Saving NaNs would make the run worthless."""
     folder = tmp_path / "run"
     with pytest.raises(
         InputError, match=r"the loss is nan at step 30 \(epoch 2\), in the batch with the training pairs \d+, "
@@ -434,7 +434,7 @@ def test_a_loss_that_is_not_finite_is_named_by_its_own_step_when_it_is_read_late
 
 
 def test_only_training_pairs_are_tokenized_anew_in_each_epoch(respelling_preset, tmp_path):
-    """Retokenizing validation or test sentences would change the task that the scores are reported on."""
+    """If validation or test sentences were retokenized, the scores would be for a different task."""
     run = run_without_training(respelling_preset, tmp_path / "both")
     sources, targets = run.train_pairs.sources, run.train_pairs.targets
     first, second = run.encode_epoch(1), run.encode_epoch(2)
@@ -469,7 +469,7 @@ def test_pairs_whose_new_tokens_would_be_too_long_keep_the_old_ones(respelling_p
 
 
 def test_a_run_from_before_a_field_existed_can_be_resumed(tiny_preset, finished_run, tmp_path):
-    """The run was trained with the new field's default; only a different value changes the configuration."""
+    """The run was trained with the new field's default. Only a different value changes the configuration."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     del record["configuration"]["preset"]["consistency"]

@@ -32,8 +32,7 @@ def test_linear_rate_rises_to_the_peak_and_falls_to_zero_at_the_last_step():
 
 
 def test_linear_rate_in_a_run_that_is_shorter_than_its_warmup():
-    """A very short run, such as a first try on your own data, must neither divide by zero nor end at its highest rate.
-    """
+    """A very short run, such as a first try on your own data, must not divide by zero or end at its highest rate."""
     rates = [linear_rate(step, peak_rate=1.0, warmup_steps=400, total_steps=10) for step in range(1, 11)]
     assert max(rates) == rates[4] == 1.0
     assert rates[-1] == 0.0

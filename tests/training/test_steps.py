@@ -91,7 +91,7 @@ def test_update_is_the_same_as_train_step():
 
 
 def test_accumulated_batches_give_the_update_of_one_big_batch():
-    """Dividing by the number of batches instead of their tokens would favor the batch with fewer tokens."""
+    """Dividing by the number of batches instead of the number of tokens would favor the batch with fewer tokens."""
     sources, targets = sentences(12)
     pieces = bucketed_batches(sources, targets, 40, 0)
     assert len({piece.target_tokens for piece in pieces}) > 1
@@ -106,7 +106,7 @@ def test_accumulated_batches_give_the_update_of_one_big_batch():
 
 
 def test_processes_share_a_batch_without_loss_or_repetition():
-    """If a sentence were used twice or not at all, the loss of two processes would differ from that of one."""
+    """If a sentence were used twice or not at all, two processes would have a different loss than one."""
     batch = one_batch(*sentences(5))
     shares = [WorkerGroup(rank, 3).share_of(batch) for rank in range(3)]
     assert sorted(index for share in shares for index in share.indices) == batch.indices
@@ -135,7 +135,7 @@ def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
 
 
 def test_bfloat16_products_give_nearly_the_same_loss():
-    """Without autocast, the losses would be equal; with bfloat16 in the softmax, too, they would differ far more."""
+    """Without autocast, the losses would be equal. If the softmax also used bfloat16, they would differ far more."""
     batch = one_batch(*sentences(6))
     losses = [
         update_weights(model, [batch], with_optimizer(model), PRESET, precision, ALONE).read()[0][0]
@@ -146,7 +146,7 @@ def test_bfloat16_products_give_nearly_the_same_loss():
 
 
 def test_precision_is_what_the_preset_says():
-    """`auto` must never choose bfloat16 on a CPU that only emulates it, because that is slower than float32."""
+    """On a CPU that only emulates bfloat16, `auto` must never choose it, because emulation is slower than float32."""
     cpu = torch.device("cpu")
     assert computing_precision(replace(PRESET, precision="bf16"), cpu) is torch.bfloat16
     assert computing_precision(replace(PRESET, precision="float32"), cpu) is torch.float32

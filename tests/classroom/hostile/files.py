@@ -44,7 +44,7 @@ def _of(notebook: Notebook, exercise: str) -> dict[str, Any]:
 
 
 def twice(notebook: Notebook) -> bytes:
-    """Return a notebook in which two cells have the same ID. The second cell counts, and its answer is wrong."""
+    """Return a notebook in which two cells have the same ID. The second cell counts, but its answer is wrong."""
     cell = copy.deepcopy(_of(notebook, "causal_mask"))
     cell["source"] = "def causal_mask(length, device=None):\n    return torch.ones(1, 1, length, length).bool()"
     notebook["cells"].append(cell)
@@ -77,7 +77,7 @@ def forged(notebook: Notebook) -> bytes:
 
 
 def strange(notebook: Notebook) -> bytes:
-    """Return correct answers among invalid cells, with invalid metadata."""
+    """Return correct answers surrounded by invalid cells and invalid metadata."""
     junk: list[Any] = [None, 3, "cell", [], {}, {"cell_type": 5, "source": {}}, {"cell_type": "code", "source": [1]}]
     notebook["cells"] += [*junk, {"cell_type": "code", "id": ["x"], "source": "\ud800", "metadata": [], "outputs": 7}]
     notebook |= {"metadata": None, "nbformat": "four", "nbformat_minor": float("nan"), "\ud800": 1}

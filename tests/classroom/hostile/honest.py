@@ -1,4 +1,4 @@
-"""Honest students' submissions, some right and some wrong, each in its own style.
+"""Honest students' submissions. Some are right and some are wrong, and each has its own style.
 
 Each entry is `name: (notebook, cells, marks)`. Exercises that are not listed were not attempted.
 """

@@ -73,7 +73,7 @@ class FeedForwardByEinsum(nn.Module):
 
 
 class FeedForwardDroppingBeforeRelu(nn.Module):
-    """Apply dropout before the ReLU, which commutes with nonnegative factors."""
+    """Apply dropout before the ReLU. The result is the same, because ReLU commutes with nonnegative factors."""
 
     def __init__(self, width, hidden, rate=0.0):
         super().__init__()

@@ -10,7 +10,7 @@ from transformer_lab.model import FeedForward, LayerNorm, MultiHeadAttention, Re
 
 
 class LayerInSteps(nn.Module):
-    """Use only the norms of the residual connections, and add in separate steps."""
+    """Take only the norms from the residual connections, and do the additions in separate steps."""
 
     def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()

@@ -92,7 +92,7 @@ def tied_to_a_new_parameter(model):
 
 
 def tied_by_module(model):
-    """Share one embedding object between both sides, which also shares its weight."""
+    """Share one embedding object between both sides, so that its weight is shared as well."""
     source, target = model.source_embedding.embedding, model.target_embedding.embedding
     if source.weight.size() != target.weight.size():
         raise ValueError("sizes differ")

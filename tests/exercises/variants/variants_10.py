@@ -59,7 +59,7 @@ def loss_by_loops(logits, labels, smoothing, pad_id):
 
 
 def loss_by_divergence(logits, labels, smoothing, pad_id):
-    """Compute the loss as the Kullback-Leibler divergence plus the entropy that it leaves out."""
+    """Compute the loss as the Kullback-Leibler divergence plus the entropy of the target distribution."""
     real = labels != pad_id
     log_probabilities = torch.log_softmax(logits[real], dim=-1)
     vocab = logits.shape[-1]
@@ -122,7 +122,7 @@ def step_with_clipping_by_hand(model, batch, optimizer, smoothing=0.1, clip_norm
 
 
 def step_reading_the_whole_target(model, batch, optimizer, smoothing=0.1, clip_norm=1.0):
-    """Read the last position too and discard its prediction, which costs more but is equivalent in a causal model."""
+    """Read the last position too and discard its prediction. This costs more but is equivalent in a causal model."""
     model.train()
     logits = model(batch.source, batch.target)[:, :-1]
     loss = label_smoothing_loss(logits, shift_target(batch.target)[1], smoothing, batch.pad_id)

@@ -27,7 +27,7 @@ def greedy_one_by_one(model, source, max_length):
 
 
 def greedy_with_pads_after_eos(model, source, max_length):
-    """Fill up finished rows with eos; the softmax doesn't change which token has the maximum."""
+    """Fill finished rows with eos, and apply a softmax, which doesn't change the most likely token."""
     config, before = model.config, model.training
     model.eval()
     with torch.inference_mode():
@@ -128,7 +128,7 @@ def beam_of_objects(model, source, beam_size, alpha, max_length):
 
 
 def beam_of_tensors(model, source, beam_size, alpha, max_length):
-    """Use only tensors: a finished row has one child, an extra eos that costs nothing and is not counted."""
+    """Use only tensors. A finished row has one child: an extra eos that costs nothing and is not counted."""
     config, before = model.config, model.training
     model.eval()
     answers = []

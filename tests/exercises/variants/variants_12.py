@@ -10,7 +10,7 @@ import torch
 
 
 def precision_by_removal(hypotheses, references, n):
-    """Remove each n-gram of the reference once it has been matched."""
+    """Remove each reference n-gram once it has been matched."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses, {len(references)} references")
     right = there_are = 0
@@ -45,7 +45,7 @@ def precision_as_fraction(hypotheses, references, n):
 
 
 def precision_of_uneven_sides(hypotheses, references, n):
-    """Accept unequal numbers of sentences without an error, which gets a remark but costs no points."""
+    """Accept unequal numbers of sentences without an error. The answer gets a remark but loses no points."""
     pairs = [
         [[tuple(side[i : i + n]) for i in range(len(side) - n + 1)] for side in pair]
         for pair in zip(hypotheses, references)  # noqa: B905

@@ -71,7 +71,7 @@ def rate_by_numpy(weights, gold):
 
 
 def rate_by_sure_and_possible(weights, gold):
-    """Use Och and Ney's own formula, with every link both sure and possible."""
+    """Use Och and Ney's own formula, treating every link as both sure and possible."""
     if weights.shape != gold.shape:
         raise ValueError("shapes")
     found = torch.zeros_like(gold)

@@ -77,7 +77,7 @@ class AdditiveByEinsum(nn.Module):
 
 
 class EncoderSorted(nn.Module):
-    """Sort the sentences by length by hand and restore their order."""
+    """Sort the sentences by length manually, and restore their order afterward."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
@@ -98,7 +98,7 @@ class EncoderSorted(nn.Module):
 
 
 class EncoderPackedTimeFirst(nn.Module):
-    """Pack with time first, which makes no difference after packing, and don't check for an odd width."""
+    """Pack with time as the first axis, and don't check for an odd width. Once packed, the sequences are the same."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
@@ -116,7 +116,7 @@ class EncoderPackedTimeFirst(nn.Module):
 
 
 class EncoderOneByOne(nn.Module):
-    """Encode each sentence alone, truncated to its length, which is slow but needs no packing."""
+    """Encode each sentence alone, truncated to its length. This is slow but needs no packing."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
@@ -137,7 +137,7 @@ class EncoderOneByOne(nn.Module):
 
 
 class DecoderWithoutKeys(AttentionDecoder):
-    """Let the attention compute the keys, and unsqueeze differently."""
+    """Let the attention compute the keys, and give it a query of shape `(batch, 1, features)`."""
 
     def step(self, token, state, memory, mask=None, keys=None):
         embedded = self.dropout(self.embedding(token))

@@ -123,7 +123,7 @@ def refuse(prompt, temperature):
 
 @torch.no_grad()
 def sample_by_inverse(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-    """Sample with a uniform number and cumulative probabilities, and keep the tokens in a list."""
+    """Compare a uniform random number with cumulative probabilities, and keep the tokens in a list."""
     refuse(prompt, temperature)
     mode = model.training
     model.train(False)
@@ -143,7 +143,7 @@ def sample_by_inverse(model, prompt, count, temperature=1.0, top_k=None, top_p=N
 
 
 def sample_by_gumbel(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-    """Add Gumbel noise to the logits and take the argmax, which is a sample from the softmax."""
+    """Add Gumbel noise to the logits and take the argmax. The result is a sample from the softmax distribution."""
     refuse(prompt, temperature)
     was, written = model.training, prompt.clone()
     model.eval()

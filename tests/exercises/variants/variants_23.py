@@ -12,7 +12,7 @@ from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
 
 
 def distributed(groups, held_out, generator):
-    """Return three lists of pairs. Here the validation set is filled first, because the order is not prescribed."""
+    """Return three lists of pairs. The order is not prescribed, so the validation set is filled first here."""
     generator.shuffle(groups)
     validation, test, train = [], [], []
     for group in groups:
@@ -58,7 +58,7 @@ def split_by_merging_sets(pairs, held_out, seed):
 
 
 def split_by_sorting(pairs, held_out, seed):
-    """Sort by source and give equal neighbors the smallest label; then do so by target, until no label changes."""
+    """Sort by source and give equal neighbors the smallest label. Do so by target, too, until nothing changes."""
     keys = [tuple(map(letters_and_digits, pair)) for pair in pairs]
     labels, before = list(range(len(pairs))), None
     while labels != before:
@@ -76,7 +76,7 @@ def split_by_sorting(pairs, held_out, seed):
 
 
 def split_breadth_first(pairs, held_out, seed):
-    """Use a queue, compare every pair with every other, and shuffle the groups with NumPy's generator."""
+    """Use a queue, compare every pair with every other pair, and shuffle the groups with NumPy's generator."""
     import numpy as np
 
     bare = [(letters_and_digits(source), letters_and_digits(target)) for source, target in pairs]
@@ -116,7 +116,7 @@ def split_by_pattern(text):
 
 
 def split_sign_by_sign(text):
-    """Put a space before and after each Chinese character, whatever its neighbors are."""
+    """Put a space before and after each Chinese character, regardless of its neighbors."""
     spaced = ""
     for before, sign in itertools.pairwise(" " + text):
         spaced += " " + sign if is_chinese_character(before) or is_chinese_character(sign) else sign
