@@ -115,7 +115,7 @@ def _flags(sources: dict[str, str], notebook: NotebookNode, original: _CourseNot
 
 
 def _read_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list[_Cell]:
-    """Return the cells that have a source. The notebook can be in any version of the format."""
+    """Return the cells that contain source text. The notebook can be in any version of the notebook format."""
     raw_cells = cells_of(notebook)
     if raw_cells is not notebook.get("cells"):
         remarks.append("The notebook is in an old format (before version 4), but its cells could be read.")
@@ -167,7 +167,7 @@ def _text_in(value: Any, *keys: str) -> str:
 
 
 def _most_important(cells: list[_Cell], course: Course) -> list[_Cell]:
-    """Return at most `MAX_CELLS` cells in order. Course cells and answers have priority, then nonempty cells."""
+    """Return at most `MAX_CELLS` cells in order. Course cells and answers take priority, followed by nonempty cells."""
     known = {mark for notebook in _course_notebooks(course) for mark in (*notebook.by_id, *notebook.by_text)}
 
     def rank(cell: _Cell) -> int:
@@ -264,7 +264,10 @@ class _Plan:
             cell.defines = cell.names.binds & original.exercises.keys()
 
     def _choose_answers(self) -> None:
-        """Choose the cell that counts for each exercise: the last cell that defines it, or else its own cell."""
+        """Choose the cell that counts for each exercise.
+
+        It is the last cell that defines the exercise. If there is none, it is the exercise's own cell.
+        """
         for name, exercise in self.original.exercises.items():
             if definitions := self._definitions(exercise):
                 self.answers[name] = definitions[-1]
@@ -399,7 +402,7 @@ class _Plan:
         return from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": METADATA, "cells": cells})
 
     def _course_cell(self, cell: NotebookNode) -> NotebookNode:
-        """Return a course cell. If it is an exercise cell, it contains the student's source."""
+        """Return a course cell. If it is an exercise cell, insert the student's source."""
         if cell.cell_type != "code":
             return from_dict({"cell_type": "markdown", "id": cell.id, "metadata": {}, "source": cell.source})
         if exercise := check_of(cell):
@@ -421,7 +424,8 @@ class _Plan:
 
 
 def _code(source: str, cell_id: str, role: dict[str, Any]) -> NotebookNode:
-    """Return a cell that has not been run. nbformat's own functions would also validate it, which takes much longer."""
+    """Return a cell that has not been run. nbformat's own functions take much longer, because they also validate the
+    cell."""
     metadata = {"transformer_lab": role} if role else {}
     cell = {"cell_type": "code", "id": cell_id, "metadata": metadata, "source": source}
     return from_dict({**cell, "outputs": [], "execution_count": None})

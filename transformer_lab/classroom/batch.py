@@ -89,7 +89,7 @@ class BatchResult:
 
 
 def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> OpenGrader:
-    """Return a function that opens a grader: on the cluster at the address `cluster`, or else on this machine."""
+    """Return a function that opens a grader. If `cluster` is an address, the grader runs on the cluster there."""
 
     def open_grader(seed: int, course: Course) -> AbstractContextManager[Grading]:
         if cluster:
@@ -121,7 +121,7 @@ def grade_batch(
         out: A new folder, or one that contains a gradebook.
         open_grader: See `grader_for`.
         course: The course notebooks; by default, those in the checkout.
-        resume: Continue the last run with the same paths. If it was interrupted, use its secret seed again, too.
+        resume: Continue the last run with the same paths. If that run was interrupted, also reuse its secret seed.
         roster: A file for `read_roster`; by default, the roster of an earlier run is reused.
         advance: Called with the number of submissions done and the total number.
 
@@ -188,8 +188,8 @@ def regrade_exercise(
         The outcome. If the changes are not approved, nothing is written and the result is None.
 
     Raises:
-        InputError: The reasons are those in `grade_batch`. Also raised if the exercise does not exist, or if no graded
-            submission includes it.
+        InputError: Raised for the same reasons as in `grade_batch`. Also raised if the exercise does not exist, or if
+            no graded submission includes it.
     """
     find_exercise(exercise)
     course = course or Course.find()
@@ -244,7 +244,7 @@ def regrade_exercise(
 
 
 def _with_regraded(whole: SubmissionResult, regraded: SubmissionResult, name: str) -> tuple[Change, SubmissionResult]:
-    """Return how an exercise changed, and the whole submission with the new result."""
+    """Return how an exercise changed, and a copy of `whole` with the new result of that exercise."""
     old = next(exercise for exercise in whole.exercises if exercise.exercise == name)
     failed = replace(old, state="grader error", earned=0.0, report=regraded.problem)
     new = next((exercise for exercise in regraded.exercises if exercise.exercise == name), failed)

@@ -53,7 +53,7 @@ class Names:
 
 
 def names_of(source: str) -> Names:
-    """Return the names in a cell. If the cell is not Python, only `binds` is filled in, as a guess."""
+    """Return the names in a cell. If the cell is not Python, only `binds` is filled in, with a guess."""
     return _names_of_short(source) if len(source) <= SHORT_CHARACTERS else _names_of_long(source)
 
 
@@ -100,7 +100,7 @@ def is_unwritten(source: str, name: str, blank: tuple[str, ...] = ()) -> bool:
     Args:
         source: The cell.
         name: A function or a class.
-        blank: The methods of a class that the student writes.
+        blank: If `name` is a class, the methods that the student writes.
     """
     methods = names_of(source).definitions.get(name, {})
     exercises = [is_empty for method, is_empty in methods.items() if method in (blank or ("",))]
@@ -119,7 +119,7 @@ def syntax_tree(source: str) -> ast.Module | None:
 def _as_python(source: str) -> tuple[str | None, tuple[tuple[int, str], ...]]:
     """Return the cell as Python with the same line numbers, and the line and name of each command that was removed.
 
-    The text is None if the cell is not Python, or is too long.
+    The text is None if the cell is too long or is not Python.
     """
     if len(source) > MAX_CHARACTERS:
         return None, ()

@@ -33,7 +33,7 @@ class ClusterGrader:
     running: dict[Any, Assembled] = field(default_factory=dict)  # keyed by the result's future
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
-        """Yield each result once, when it arrives. If a worker dies, Dask sends its submissions to another worker.
+        """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another worker.
 
         Raises:
             InputError: The scheduler or all workers have been unreachable for too long.
@@ -119,7 +119,7 @@ def _code() -> str:
 
 
 def code_and_sandbox() -> tuple[str, str]:
-    """Return the version of a worker's code, and the reason why it has no sandbox ("" if it has one)."""
+    """Return the version of a worker's code, and the reason why the worker has no sandbox ("" if it has one)."""
     from transformer_lab.classroom.sandbox import why_no_sandbox
 
     return _code(), why_no_sandbox()

@@ -13,7 +13,7 @@ from transformer_lab.shipped import shipped
 
 
 class Course:
-    """The notebooks in a folder. Each is read once, and every caller gets a copy.
+    """The notebooks in a folder. Each notebook is read once, and every caller gets a copy.
 
     Args:
         folder: A checkout of the project, or the folder with the notebooks themselves.
@@ -32,7 +32,7 @@ class Course:
 
     @classmethod
     def find(cls) -> "Course":
-        """Return the course that comes with this package. If there is none, return the one in the current folder.
+        """Return the course that comes with this package. If there is none, return the course in the current folder.
 
         Raises:
             InputError: Neither the package nor the current folder has a `notebooks` folder.
@@ -94,5 +94,8 @@ def check_of(cell: NotebookNode) -> str | None:
 
 
 def _name_in_id(cell: NotebookNode, prefix: str, role: str) -> str | None:
-    """Return the part of the ID after the prefix. Only nbgrader's metadata distinguishes such a cell from a heading."""
+    """Return the part of a cell's ID after the prefix. If the cell has no such nbgrader `role`, return None.
+
+    A heading can have an ID with the same prefix, but it has no nbgrader metadata.
+    """
     return cell.id.removeprefix(prefix) if cell.metadata.get("nbgrader", {}).get(role) else None

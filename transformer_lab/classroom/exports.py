@@ -34,7 +34,7 @@ def feedback_text(result: ExerciseResult) -> str:
 
 
 def junit_xml(result: SubmissionResult) -> str:
-    """Return a JUnit test suite with a case for each cell that nbval ran, and one for each exercise with its points.
+    """Return a JUnit test suite with one case for each cell that nbval ran and one for each exercise and its points.
 
     The exercises come from `result.exercises`, because some may have been regraded since nbval ran.
     """
@@ -146,10 +146,10 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
     Args:
         pages: Maps each student to their feedback page, as HTML.
         submitted: Maps each student to their entries that count. Students whose files don't come from Moodle are left
-            out. So are students who share a number, because the number doesn't tell whose page it is.
+        out. Students who share a number are also left out, because the number doesn't identify one student.
 
     Returns:
-        The zip's bytes. The same pages always yield the same bytes. If no student is left, the result is empty.
+        The zip's bytes. The same pages always yield the same bytes. If all students are left out, the result is empty.
     """
     students = {number: names[0] for number, names in moodle_numbers(submitted).items() if len(names) == 1}
     file = io.BytesIO()

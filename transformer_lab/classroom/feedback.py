@@ -20,7 +20,7 @@ ROW = re.compile(r"  [✓✗–] (passed|failed|not checked) +(\S.*)", re.DOTALL
 
 
 def reading_places(course: Course, name: str) -> dict[str, str]:
-    """Return where each exercise of a notebook is explained: the section right before it, and the paper's section."""
+    """Return where each exercise of a notebook is explained: in the section right before it, and in the paper."""
     places = {}
     title = name
     sections: list[str] = []  # since the previous exercise

@@ -92,7 +92,7 @@ class Gradebook:
     processes that are forked between two calls.
 
     Raises:
-        InputError: The file is not a gradebook, is damaged or from a newer version, or cannot be read or written.
+        InputError: The file is not a gradebook, is damaged, comes from a newer version, or cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -145,7 +145,7 @@ class Gradebook:
         return GradingRun(run_id, None, version, sources, seed, tuple(paths))
 
     def record_submissions(self, run: GradingRun, submissions: Sequence[tuple[str, str, str]]) -> None:
-        """Record a run's submissions as `(student, digest, path)`, replacing any that the run had recorded earlier."""
+        """Record a run's submissions as `(student, digest, path)`, replacing any recorded earlier in the same run."""
         rows = [(run.id, place, *map(clean, submission)) for place, submission in enumerate(submissions)]
         with self._transaction() as database:
             database.execute("DELETE FROM handed_in WHERE run = ?", (run.id,))
@@ -163,7 +163,7 @@ class Gradebook:
         self._query("UPDATE runs SET finished = ? WHERE id = ?", (_now(), run.id))
 
     def record_sandbox(self, run: GradingRun, sandboxed: bool) -> None:
-        """Record whether a run uses a sandbox. Once a run has been without one, it stays marked."""
+        """Record whether a run uses a sandbox. A run that has ever lacked a sandbox stays marked."""
         change = "UPDATE runs SET sandboxed = min(?, coalesce(sandboxed, 1)) WHERE id = ?"
         self._query(change, (int(sandboxed), run.id))
 
@@ -212,7 +212,10 @@ class Gradebook:
         return sorted(entries, key=lambda entry: (entry.student.casefold(), entry.student, entry.notebook))
 
     def results_of_last_runs(self) -> dict[tuple[str, str], SubmissionResult]:
-        """Return the results that count and those for other files of the same notebooks, by `(student, digest)`."""
+        """Return the results that count and the results for other files of the same notebooks.
+
+        They are keyed by `(student, digest)`.
+        """
         results = [entry.result for files in self._files_of_last_runs() for entry in files]
         return {(result.student, result.digest): result for result in results}
 

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class CheckFailed(Exception):  # noqa: N818 (the package's name for it)
-    """Never raised here."""
+    """The exception that a failed check raises in the full package. It is never raised here."""
 
 
 def check(*arguments: Any, as_: Any = None) -> None:

@@ -61,7 +61,7 @@ def review(
     """Return the flags for one answer, such as "line 4 uses `torch.nn.functional.softmax`".
 
     Args:
-        exercise: The exercise, which names library answers and the parts of the package that it builds on.
+        exercise: The exercise. It lists the library answers and the parts of the package that it builds on.
         source: The student's cell.
         own_cells: Cells that the student added. They may contain helpers.
         course_cells: The course's own cells that are run. Their imports are needed.
@@ -126,7 +126,7 @@ def _known_names(source: str, own_cells: Sequence[str], theirs: Mapping[str, str
 
 
 def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
-    """Return the cells that define names the answer uses (even indirectly), and those that could define any name.
+    """Return the cells that define names the answer uses (even indirectly) and the cells that could define any name.
 
     Another exercise's cell is included only for its helpers, not for its answer or its imports.
     """
@@ -143,7 +143,8 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
 
 
 def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
-    """Return whether a cell can affect any answer, by binding names not in its text or by changing a library.
+    """Return whether a cell can affect any answer, by binding names that its text doesn't contain or by changing a
+    library.
 
     Examples are `from module import *`, `exec(...)`, and `torch.Tensor.normal = torch.Tensor.softmax`.
     """
@@ -195,7 +196,7 @@ def _is_unusual(name: str) -> bool:
 
 
 def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
-    """Return whether the exercise builds on `name`, or the course imports it and it is not the answer."""
+    """Return whether the exercise builds on `name`, or whether the course imports `name` and it is not the answer."""
     last = name.rpartition(".")[2]
     if name.startswith(NEVER_NEEDED) or last == exercise.name:
         return False
@@ -294,7 +295,7 @@ class _Form:
     nodes: int
 
     def partial_hashes(self) -> Iterator[int]:
-        """Yield hashes that two answers share if they are equal after a statement is removed from one or both."""
+        """Yield hashes. Two answers share a hash if removing at most one statement from each makes them equal."""
         yield hash(self.statements)
         if self.nodes >= MIN_NODES_FOR_DIFFERENCE and len(self.statements) <= MAX_STATEMENTS:
             for index in range(len(self.statements)):
@@ -308,7 +309,7 @@ def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[st
     differ, too. Small answers are ignored.
 
     Args:
-        answers: `(student, exercise, source)`.
+        answers: Tuples `(student, exercise, source)`.
     """
     students: dict[str, dict[_Form, set[str]]] = defaultdict(lambda: defaultdict(set))
     for student, exercise, source in answers:

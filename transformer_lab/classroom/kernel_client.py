@@ -1,10 +1,10 @@
 """The grader's side of a submission's kernel. It checks every message, and limits every wait.
 
-It replaces `jupyter_client`, whose client connects to sockets that the kernel has bound. In the sandbox, the sockets'
-folder is read-only, so the grader binds them instead. That also lets it limit the size and number of messages (see
-"garbage on the sockets" and "an endless message" in tests/classroom/hostile/). Another difference is that
-`jupyter_client` waits for a reply until a time limit. Here, the wait also ends as soon as the kernel ends, for example
-because it has exceeded a limit.
+It replaces `jupyter_client`, which connects to sockets that the kernel has bound. In the sandbox, the folder that
+contains the sockets is read-only, so the grader binds the sockets. The grader can then also limit the size and number
+of messages (see the attacks called "garbage on the sockets" and "an endless message" in tests/classroom/hostile/).
+There is another difference: `jupyter_client` waits for a reply until a time limit is reached, but here, the wait also
+ends as soon as the kernel ends.
 """
 
 import contextlib
@@ -115,7 +115,10 @@ class _Request:
             self.output_deadline = min(self.output_deadline, time.monotonic() + OUTPUT_SECONDS)
 
     def add_output(self, received: Message) -> None:
-        """Keep an output, unless the cell has exceeded its limit (`test_floods_of_output_are_read_and_forgotten`)."""
+        """Keep an output, unless the cell has exceeded its output limit.
+
+        Without this limit, `test_floods_of_output_are_read_and_forgotten` fails.
+        """
         if (output := checked_output(received)) is None:
             return
         if not is_idle(output):
@@ -127,10 +130,10 @@ class _Request:
 
 
 class Kernel:
-    """A kernel that has the methods nbval calls on its `RunningKernel`.
+    """A kernel with the methods that nbval calls on its own `RunningKernel`.
 
     Args:
-        package: Folder of the stubbed package.
+        package: Folder that contains the stubbed package.
         folder: A new folder for this kernel. Its path must be short, because it will hold sockets.
         limits: Limits on time, memory, and processes.
         seconds: Time limit after which the kernel is always killed.
@@ -171,7 +174,10 @@ class Kernel:
             raise
 
     def _bind(self, kind: int, path: Path, most_bytes: int, most_messages: int) -> zmq.Socket:
-        """Bind a socket that limits the size and number of messages: "garbage on the sockets" exceeds both."""
+        """Bind a socket that limits the size and number of messages.
+
+        The attack called "garbage on the sockets" exceeds both limits.
+        """
         bound = self._context.socket(kind)
         bound.linger = 0
         bound.setsockopt(zmq.MAXMSGSIZE, most_bytes)
@@ -248,7 +254,7 @@ class Kernel:
             raise Empty
 
     def get_message(self, stream: str = "iopub", timeout: float = OUTPUT_SECONDS) -> Message:
-        """Return the next output of a cell that has replied or was interrupted. The last one is always `idle`.
+        """Return the next output of a cell that has replied or was interrupted. The last output is always `idle`.
 
         Raises:
             Empty: The cell kept running after the interrupt, so the kernel was killed.
@@ -362,7 +368,7 @@ class Kernel:
             self.group.kill()
 
     def _drain(self, stream: zmq.Socket, add: Callable[[Message], None]) -> None:
-        """Read messages only for a moment, so that the caller can check the clock."""
+        """Read messages for only a moment, so that the caller can check the clock."""
         end = time.monotonic() + READ_SECONDS
         while time.monotonic() < end:
             try:

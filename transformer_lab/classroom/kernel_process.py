@@ -70,7 +70,7 @@ def _enter(process: int) -> None:
 
 
 def _kill_children() -> None:
-    """Kill processes left by a kernel without a sandbox. Its orphans have become children of this process."""
+    """Kill the processes that a kernel without a sandbox left behind. They have become children of this process."""
     import psutil
 
     with contextlib.suppress(ChildProcessError):
@@ -128,13 +128,14 @@ def _import_stubbed_package(folder: str) -> None:
 def _limit_resources(request: dict[str, Any]) -> None:
     """Set the limits that the system enforces for each process.
 
-    Without these limits, "forks" and "memory in the call" would exceed the group's limits between two checks.
+    Without these limits, the attacks called "forks" and "memory in the call" would exceed the group's limits between
+    two checks.
     """
     import resource
 
     limits = {"CORE": 0, "MEMLOCK": 0, "MSGQUEUE": 0, **request["limits"]}
     limits["DATA"] += _untouched_bytes()
-    # If the system would also count processes of other kernels or the grader, only the group's limit applies.
+    # If the system would also count processes of other kernels or of the grader, set no limit here.
     if request["sandbox"] is None or (os.geteuid() != 0 and not _counts_processes_by_namespace()):
         del limits["NPROC"]
     for name, value in limits.items():
@@ -159,7 +160,10 @@ def _untouched_bytes() -> int:
 
 
 def _give_up_privileges(uid: int | None) -> None:
-    """Drop root and all capabilities. "signals to every process" and `test_the_kernel_has_no_rights` fail otherwise."""
+    """Drop root and all capabilities.
+
+    Otherwise, the attack called "signals to every process" succeeds, and `test_the_kernel_has_no_rights` fails.
+    """
     for capability in range(64):
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     if uid is not None:
@@ -201,9 +205,9 @@ NEW_NAMESPACES = 0x7E020000  # all flags of `clone` that create a namespace
 
 
 def seccomp_filter() -> bytes:
-    """Return the BPF program that refuses `FORBIDDEN_CALLS`. It allows everything on an architecture not listed above.
+    """Return the BPF program that refuses `FORBIDDEN_CALLS`. On an architecture not listed above, it allows all calls.
 
-    `test_the_kernel_has_no_rights` fails without it.
+    Without this program, `test_the_kernel_has_no_rights` fails.
     """
     load, equal, any_bit_set, end = 0x20, 0x15, 0x45, 0x06
     allow, refuse, unknown, kill = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x80000000
@@ -239,7 +243,10 @@ def _kernel_app(shell: str, iopub: str) -> Any:
     from ipykernel.kernelapp import IPKernelApp
 
     class BoundedOutStream(OutStream):
-        """A stream that keeps a cell's first million characters of output: "200 MB of output" would take too long."""
+        """A stream that keeps only the first million characters of a cell's output.
+
+        Without this limit, the attack called "200 MB of output" would take too long.
+        """
 
         def write(self, string: str) -> int | None:
             parent = self.parent_header

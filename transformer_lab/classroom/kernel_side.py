@@ -31,7 +31,7 @@ MOST_CHARACTERS = 6 * 2**20  # per reply
 
 
 def answer_request(content: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
-    """Return the reply to a request: what was observed about the object in `names` that has the exercise's name."""
+    """Return the reply to a request: the observations of the object in `names` that has the exercise's name."""
     try:
         reply = _observed(json.loads(content["data"]), names)
     except BaseException as error:
@@ -78,8 +78,8 @@ def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None
     """Let the student's code use correct earlier parts, so that a mistake costs points only once.
 
     This replaces the earlier parts defined in the same module as the student's object, and adds those that are missing.
-    An imported part is kept, because the student chose it. A part from the same notebook is received as source code,
-    because it is empty in this package.
+    An imported part is kept, because the student chose it. A part from the same notebook is passed in as source code,
+    because that part is empty in this package.
     """
     names = namespace(subject)
     replaced, added, from_source = {}, [], {}

@@ -1,6 +1,6 @@
 """Parse a kernel's messages, which a student's code can forge, and keep only the fields that belong to each kind.
 
-`test_messages_that_are_none_are_passed_over` and `test_of_a_message_only_what_its_kind_has_is_kept` fail without it.
+Without this, `test_messages_that_are_none_are_passed_over` and `test_of_a_message_only_what_its_kind_has_is_kept` fail.
 """
 
 import json
@@ -47,7 +47,8 @@ def is_idle(message: Message) -> bool:
 
 
 def checked_output(message: Message) -> Message | None:
-    """Return an output with only its kind's fields, each of the right type. If nbval doesn't use it, return None."""
+    """Return an output with only the fields of its kind, each of the right type. If nbval doesn't use it, return
+    None."""
     kind, content = message["msg_type"], message["content"]
     fields: dict[str, Any]
     match kind:
@@ -76,7 +77,7 @@ def checked_output(message: Message) -> Message | None:
 
 
 def clean_text(text: Any, most: int = TEXT_CHARACTERS) -> str:
-    """Return text without terminal escapes, control characters, and lone surrogates, truncated to `most` characters.
+    """Return text without terminal escapes, control characters, or lone surrogates, truncated to `most` characters.
 
     Anything other than a string becomes "".
     """

@@ -1,6 +1,7 @@
 """`pytest --transformer-lab-grade FILE`: grade a submission with plain pytest, in your own test runner.
 
-pytest imports this file in every run on a machine that has the package, so other imports wait until needed.
+pytest imports this file in every run on a machine that has the package, so it imports other modules only when they are
+needed.
 """
 
 from collections.abc import Iterator

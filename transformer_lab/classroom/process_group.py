@@ -1,8 +1,8 @@
 """Count all of a kernel's processes and the memory they use in total, from outside the kernel.
 
 Linux can limit the memory of each process, but it can limit a group's total only in a cgroup, which few users are
-allowed to create. So the grader checks ten times a second. "memory of children" and
-`test_memory_that_no_process_owns_counts_as_well` fail without this check.
+allowed to create. So the grader checks ten times a second. Without this check, the attack called "memory of children"
+succeeds, and `test_memory_that_no_process_owns_counts_as_well` fails.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class ProcessGroup:
                 kernel.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Kill all processes. In a sandbox, detached processes end, too, because its first process is killed."""
+        """Kill all processes. In a sandbox, this ends even detached processes, because its first process is killed."""
         if self.sandbox is not None:
             self.sandbox.kill()
             return

@@ -1,10 +1,10 @@
 """A submission as pytest items: one for each cell, run by nbval in our own kernel, followed by one for each exercise.
 
 nbval runs a cell, collects its outputs, and compares them with those in the notebook. By default, it would start its
-own kernel, fail every cell after one that killed the kernel or timed out, and obey nbval markers in a student's cell.
-Here, the kernel is in a sandbox, and all cells share the submission's time limit. If a cell kills the kernel, the next
-cell gets a new kernel in which the other cells have been rerun. That way, a cell can lose only its own points
-("os._exit in the cell", "a loop that swallows interrupts").
+own kernel, fail every cell that follows a timeout or a dead kernel, and obey nbval markers in a student's cell. Here,
+the kernel is in a sandbox, and all cells share the submission's time limit. If a cell kills the kernel, the next cell
+gets a new kernel in which the other cells have been rerun. That way, a cell can lose only its own points (see the
+attacks called "os._exit in the cell" and "a loop that swallows interrupts").
 """
 
 import json
@@ -103,7 +103,7 @@ class SubmissionRun:
         self.failures[index] = CellFailure(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
 
     def remarks(self) -> list[str]:
-        """Return a remark about each added cell that failed, because what it should define may be missing."""
+        """Return a remark about each added cell that failed, because the names that it should define may be missing."""
         remarks = []
         for index, failure in sorted(self.failures.items()):
             if role_of(self.code[index]) == {"student": True}:

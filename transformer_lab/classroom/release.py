@@ -33,8 +33,8 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
         The files that were written.
 
     Raises:
-        InputError: The notebook does not exist, contains an answer, or has points that differ from the package's. Also
-            raised if a file in `out` was not released there or has been changed since.
+        InputError: The notebook does not exist, contains an answer, or lists points that differ from those in the
+            package. Also raised if a file in `out` was not released there or has been changed since.
     """
     name = course.full_name(name)
     out = Path(out).resolve()

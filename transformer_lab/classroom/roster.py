@@ -51,7 +51,7 @@ class Attendance:
 
     @property
     def is_of_others(self) -> bool:
-        """Whether the roster seems to be for another class: most people are absent, and most students are unlisted."""
+        """Whether the roster seems to be for another class: most people are absent, and most students aren't listed."""
         present = self.listed - len(self.absent)
         return len(self.absent) > present and len(self.unlisted) > present
 
@@ -90,7 +90,7 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
 
     Args:
         roster: The people. If it is empty, all students count as listed.
-        students: Names as they are in the gradebook.
+        students: Names as they appear in the gradebook.
     """
     unlisted, absent = _as_people(students), list(roster)
     numbers = {student: person.number for student, person in unlisted.items() if person.number}

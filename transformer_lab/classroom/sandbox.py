@@ -3,8 +3,8 @@
 It has its own network, processes, IPC, and mounts. It can read the system and the Python environment, and it has a
 small /tmp and /dev/shm in memory. Nothing else on the machine exists there, including /home, /run, and the checkout
 with the answers. It cannot write anything outside. Even the folder of the kernel's sockets is read-only, which doesn't
-prevent connecting to them. Without the sandbox, "reads the disk" and "a detached process that rewrites results" would
-succeed.
+prevent connecting to them. Without the sandbox, the attacks called "reads the disk" and "a detached process that
+rewrites results" would succeed.
 """
 
 import contextlib
@@ -46,12 +46,13 @@ class SandboxError(Exception):
 class Sandbox:
     """Namespaces kept alive by a waiting `cat`. When `cat` ends, so does every process that has entered them.
 
-    `cat` is their first process, so no signal from inside can end it. It has the seccomp filter, too, because an
-    ordinary user's processes can write to each other's memory (`test_every_process_in_it_has_the_filter`).
+    `cat` is the first process in these namespaces, so no signal from inside can end it. The seccomp filter also applies
+    to `cat`, because an ordinary user's processes can write to each other's memory
+    (`test_every_process_in_it_has_the_filter`).
 
     Args:
-        package: Folder of the stubbed package, which is readable inside under the same path.
-        sockets: Folder of the grader's sockets, which the kernel sees as `INSIDE`.
+        package: Folder that contains the stubbed package. The sandbox can read it at the same path.
+        sockets: Folder that contains the grader's sockets. Inside the sandbox, its path is `INSIDE`.
 
     Raises:
         SandboxError: bubblewrap is missing, or isn't allowed to create namespaces here.
@@ -93,13 +94,14 @@ class Sandbox:
             raise SandboxError("its first process runs without the seccomp filter")
 
     def kill(self) -> None:
-        """Kill every process in it, without waiting for them to end."""
+        """Kill every process in the sandbox without waiting for the processes to end."""
         with contextlib.suppress(OSError):
             if self._first is not None:
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill every process in it, and wait until all of them are gone. The first process is the last to end."""
+        """Kill every process in the sandbox, and wait until all of them are gone. The first process is the last to
+        end."""
         self.kill()
         try:
             self.process.wait(END_SECONDS if self._first is not None else 0.1)
@@ -183,7 +185,7 @@ def _system() -> list[str]:
 
 
 def _readable(folder: Path) -> list[str]:
-    """Return the arguments that make a folder readable under its own path, including arguments for its parents.
+    """Return the arguments that make a folder readable at the same path, including arguments for its parents.
 
     Otherwise, bubblewrap would create the parents so that only its own user can enter them.
     """

@@ -68,7 +68,7 @@ def score(
         revealed: Exercises whose answers the kernel may see, because they have been scored or will not be scored.
         seconds: Time limit for each of the two or three runs, after which the kernel is killed.
         source: The student's code, which can rule out a misconception.
-        failure: What happened to the student's cell, if it did not run to completion.
+        failure: The reason why the student's cell did not run to completion. None if it did.
     """
 
     def observe(seed: int) -> tuple[dict[str, Observation], tuple[str, ...]]:
@@ -120,7 +120,7 @@ def _observe(
 
     Raises:
         _Missing: The kernel has no such object.
-        _NotObserved: There is nothing to observe, or the reply isn't one that `kernel_side.py` writes.
+        _NotObserved: There is nothing to observe, or `kernel_side.py` can't have written the reply.
         KernelEnded: The kernel is gone.
     """
     name = exercise.name

@@ -111,7 +111,7 @@ def reimplementations() -> dict[str, list[Place]]:
 
 
 def _marks(node: ast.stmt) -> list[str]:
-    """Return the answers that a function, class, or method is marked with, using `@reimplements`."""
+    """Return the answers that the `@reimplements` decorator of a function, class, or method lists."""
     calls = [call for call in getattr(node, "decorator_list", ()) if isinstance(call, ast.Call)]
     return [ast.literal_eval(name) for call in calls if ast.unparse(call.func) == "reimplements" for name in call.args]
 

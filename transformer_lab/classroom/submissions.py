@@ -322,7 +322,7 @@ def _without_top_folder(files: list[_File]) -> list[_File]:
 
 
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, student: _Student) -> bytes:
-    """Read an entry, but no more data than the compressed and uncompressed sizes that it claims to have."""
+    """Read an entry, but no more data than its claimed compressed and uncompressed sizes."""
     path = entry.filename.replace("\\", "/")
     if path.startswith("/") or ".." in path.split("/"):
         raise NotGradable("its path points outside the zip")
@@ -343,7 +343,7 @@ def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, student: _Stud
 
 
 def without_outputs(content: bytes) -> bytes:
-    """Remove outputs and attachments, which are not graded, if the notebook is large. Return its content.
+    """Return a notebook's content. If the notebook is large, remove outputs and attachments, which are not graded.
 
     Raises:
         NotGradable: The file is large and not a notebook, or it is too large even without its outputs.
@@ -412,7 +412,7 @@ _COPY = re.compile(r"(?:^copy[ _-]of[ _-]+)|[ _-]copy\d*$|\s*\(\d{1,3}\)$", re.I
 
 
 def _owner(file: _File) -> _Owner | None:
-    """Return the owner of a file according to the first part of its path. If it names no owner, return None."""
+    """Return the owner of a file according to the first part of its path. If that part names no owner, return None."""
     name = file.parts[0]
     if (owner := _owner_by_system(name)) or len(file.parts) > 1:
         return owner or _Owner(name)
@@ -470,7 +470,8 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
         names[owner] = _unique(owner.display_name, used)  # `Ada Lovelace` keeps her name, `Ada  Lovelace` doesn't
 
     def claim(index: int) -> tuple[bool, int]:
-        """Rank files by their claim to a name: those in a folder or zip with that name, `a_03`, and `a_03 (1)`."""
+        """Rank files by their claim to a name: first those in a folder or zip with that name, then `a_03` and `a_03
+        (1)`."""
         is_loose = candidates[index].container.lower().endswith(".ipynb")
         return is_loose, len(candidates[index].file.parts[-1]) * is_loose
 
@@ -496,7 +497,7 @@ def _guess_notebook(candidate: _Candidate) -> str:
 
 
 def _unique(name: str, used: set[str]) -> str:
-    """Return `name`. If it is already in use (ignoring case), return `name (2)` or a higher number."""
+    """Return `name`. If it is already in use (ignoring case), return `name (2)`, `name (3)`, and so on."""
     candidate, count = name, 1
     while candidate.casefold() in used:
         count += 1

@@ -195,7 +195,7 @@ def _similar(entries: Sequence[Entry]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
-    """Return two `data:` URLs of a chart: for the light theme and for the dark theme. `height` is in inches."""
+    """Return two `data:` URLs of a chart: one for the light theme and one for the dark theme. `height` is in inches."""
     _leave_home_alone()
     import matplotlib
     import seaborn

@@ -1,7 +1,7 @@
 """Encode plain data as ASCII JSON to send it between a kernel and the grader. Numbers keep their exact bits.
 
 A student's code may have written what the grader decodes, so `decode` accepts only what `encode` would write.
-Otherwise, the submissions "replies that are not data" and "an endless reply of numbers" would stop the grader.
+Otherwise, the attacks called "replies that are not data" and "an endless reply of numbers" would stop the grader.
 """
 
 import base64
