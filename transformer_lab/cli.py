@@ -257,7 +257,9 @@ def load_model(folder: Path | None) -> "Translator":
 
 
 def read_lines() -> list[str]:
-    """Return the lines of stdin. Invalid UTF-8 becomes characters that the translator rejects, naming the line.
+    """Return the lines of stdin.
+
+    Invalid UTF-8 is decoded to characters that the translator rejects with an error that names the line.
 
     Raises:
         InputError: There are no lines.
@@ -707,7 +709,7 @@ def grade(
 
 
 def warn_about_a_pattern(paths: Sequence[Path]) -> None:
-    """Warn if the shell has expanded a pattern like `class/*`, because each student's folder then counts as a class."""
+    """Warn if the shell has expanded a pattern like `class/*`, because then each student's folder counts as a class."""
     from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
 
     if folder := folder_of_a_pattern(paths):
@@ -719,7 +721,7 @@ def warn_about_a_pattern(paths: Sequence[Path]) -> None:
 
 
 def how_to_go_on_grading(out: Path, exercise: str | None, require_sandbox: bool) -> str:
-    """Return the message to print after grading was interrupted: what was saved, and the command that continues."""
+    """Return the message to print after grading was interrupted: what was saved, and how to continue."""
     if exercise:
         return "nothing was written"
     sandbox = [] if require_sandbox else ["--without-sandbox"]

@@ -85,7 +85,10 @@ class Command(typer.core.TyperCommand):
 
 
 def unwrap(text: str) -> str:
-    """Join the lines of each paragraph. If it starts with a backspace (\\b), keep them, because Typer does so, too."""
+    """Join the lines of each paragraph.
+
+    If a paragraph starts with a backspace (\\b), keep its line breaks, as Typer does.
+    """
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 
@@ -174,14 +177,14 @@ existing_file = check(Path, "an existing file", Path.is_file)
 
 
 def new_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Check that the folder exists or could be created. Neither it nor any of its parents may be a file."""
+    """Check that the folder exists or could be created. Neither the folder nor any of its parents may be a file."""
     if value is not None:
         refuse_file(parameter, value, (value, *value.parents))
     return value
 
 
 def file_name(*suffixes: str) -> Callable[..., Any]:
-    """Check that a path could name a file with one of the suffixes, or with any suffix if none are given."""
+    """Check that a path could be the name of a file. If suffixes are given, check that it has one of them."""
 
     def callback(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
         if value is None:
@@ -245,12 +248,12 @@ def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> No
 def option(
     name: str, metavar: str, help: str, callback: Callable[..., Any] | None = None, default: str | Path | None = None
 ) -> Any:
-    """Declare an option. Numbers are declared as text and converted by the callback, which names the option."""
+    """Declare an option. Numbers are declared as text and converted by the callback, whose errors name the option."""
     return typer.Option(default, name, metavar=metavar, help=help, callback=callback)
 
 
 def flag(name: str, help: str, default: bool = False) -> Any:
-    """Declare an option without a value, or a pair of them: `--prune/--no-prune`."""
+    """Declare an option without a value, or a pair of such options: `--prune/--no-prune`."""
     return typer.Option(default, name, help=help)
 
 

@@ -1,4 +1,4 @@
-"""The hyperparameters of a training run, and the presets, which have good values for all of them.
+"""The hyperparameters of a training run, and presets with good values for all of them.
 
 This file doesn't import PyTorch, so the command line can list and check a run's options without delay. Messages put the
 name of a hyperparameter in backticks, which the command line replaces with the option: `epochs` becomes --epochs.
@@ -219,7 +219,7 @@ def reject_unused_option(preset: Preset, changed: Preset) -> None:
     """Reject a learning rate that the schedule ignores, because any change in the result would be due to chance.
 
     Raises:
-        InputError: `changed` differs from `preset` in a field that has no effect in its schedule.
+        InputError: `changed` differs from `preset` in a field that its schedule ignores.
     """
     of_linear, of_paper = "peak_rate", "learning_rate_scale"
     unused, instead = (of_linear, of_paper) if changed.schedule == "paper" else (of_paper, of_linear)

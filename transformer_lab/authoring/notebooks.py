@@ -13,7 +13,7 @@ empty:
 
 A heading starts a new cell. The text right before an exercise goes into a colored box, along with the time it takes,
 its points, and where to find help. A notebook without exercises, such as the tour, is saved as the same executed
-notebook in both folders, so its outputs are there when you open it.
+notebook in both folders, so you see its outputs when you open it.
 """
 
 import difflib
@@ -58,8 +58,8 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
         exercises: The registry, which maps names to objects with `answer`, `blank`, `points`, and `minutes`.
 
     Raises:
-        InputError: An exercise isn't registered or has no check after it, a cell that should be empty isn't, or two
-            cells would get the same ID.
+        InputError: An exercise isn't registered or isn't followed by its check, a cell that should be empty has
+            content, or two cells would get the same ID.
     """
     import jupytext
 

@@ -140,7 +140,10 @@ def _prose(text: str) -> str:
 
 
 def _output(output: NotebookNode, source: str, sources: Sources) -> NotebookNode:
-    """Return an output with its pictures in files, its headings as paragraphs, and its explorers marked for site.js."""
+    """Return a version of an output for the site.
+
+    Its pictures are in files, its headings are paragraphs, and its explorers are marked for site.js.
+    """
     data = output.get("data", {})
     if "image/png" in data and "text/html" not in data:
         about = {**output.metadata, **output.metadata.get("image/png", {})}
@@ -185,8 +188,8 @@ def relinked(text: str, page: str, pages: Collection[str], sources: Sources) -> 
     """Return Markdown whose links lead to pages on the site or to the repository. All other links become plain text.
 
     Args:
-        text: A page in the repository. Its code is left unchanged.
-        page: Its path in the repository, to resolve relative links.
+        text: A page in the repository. Code in it is left unchanged.
+        page: The page's path in the repository, which is used to resolve relative links.
         pages: The paths of the pages on the site.
         sources: Where to write the pictures and records to which the page links.
     """

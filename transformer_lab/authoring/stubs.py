@@ -26,7 +26,7 @@ def stub(answer: Callable, blank: Sequence[str] = ()) -> str:
 
 
 def stub_source(source: str, name: str, blank: Sequence[str] = ()) -> str:
-    """Empty the body (or bodies) of `name` as in `stub`, where `source` is a module or part of one."""
+    """Empty the body (or bodies) of `name`, as `stub` does. `source` is a module or part of one."""
     for start, end, indent in reversed(_bodies(source, name, blank)):
         source = source[:start] + "\n".join(indent + line for line in EMPTY_BODY) + source[end:]
     return source

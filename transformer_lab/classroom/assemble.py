@@ -424,8 +424,10 @@ class _Plan:
 
 
 def _code(source: str, cell_id: str, role: dict[str, Any]) -> NotebookNode:
-    """Return a cell that has not been run. nbformat's own functions take much longer, because they also validate the
-    cell."""
+    """Return a cell that has not been run.
+
+    nbformat's own functions take much longer, because they also validate the cell.
+    """
     metadata = {"transformer_lab": role} if role else {}
     cell = {"cell_type": "code", "id": cell_id, "metadata": metadata, "source": source}
     return from_dict({**cell, "outputs": [], "execution_count": None})

@@ -146,7 +146,7 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
     Args:
         pages: Maps each student to their feedback page, as HTML.
         submitted: Maps each student to their entries that count. Students whose files don't come from Moodle are left
-        out. Students who share a number are also left out, because the number doesn't identify one student.
+            out. Students who share a number are also left out, because the number doesn't identify one student.
 
     Returns:
         The zip's bytes. The same pages always yield the same bytes. If all students are left out, the result is empty.
@@ -162,7 +162,7 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
 
 
 def moodle_numbers(submitted: Mapping[str, Sequence[Entry]]) -> dict[int, list[str]]:
-    """Return the students who have each Moodle number. Normally, there is only one per number."""
+    """Return the students who have each Moodle number. Normally, each number belongs to only one student."""
     numbers: dict[int, list[str]] = {}
     for student in sorted(submitted):
         match = re.search(r"\((\d+)\)$", student)

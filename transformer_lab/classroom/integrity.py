@@ -143,10 +143,10 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
 
 
 def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
-    """Return whether a cell can affect any answer, by binding names that its text doesn't contain or by changing a
-    library.
+    """Return whether a cell can affect any answer.
 
-    Examples are `from module import *`, `exec(...)`, and `torch.Tensor.normal = torch.Tensor.softmax`.
+    It can do so by binding names that its text doesn't contain or by changing a library. Examples are
+    `from module import *`, `exec(...)`, and `torch.Tensor.normal = torch.Tensor.softmax`.
     """
     names = names_of(source)
     ways = {name for _, name, _ in names.uses} | {command for _, command in names.commands}

@@ -56,7 +56,7 @@ def supervise(request: dict[str, Any]) -> None:
 def _enter(process: int) -> None:
     """Enter the namespaces of the sandbox's first process.
 
-    For an ordinary user, bubblewrap has created a user namespace that owns the others, so enter that one first.
+    For an ordinary user, bubblewrap has created a user namespace that owns the others, so enter that namespace first.
     """
     namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
     if os.geteuid() != 0:
@@ -128,14 +128,14 @@ def _import_stubbed_package(folder: str) -> None:
 def _limit_resources(request: dict[str, Any]) -> None:
     """Set the limits that the system enforces for each process.
 
-    Without these limits, the attacks called "forks" and "memory in the call" would exceed the group's limits between
-    two checks.
+    Without them, the attacks called "forks" and "memory in the call" would exceed the group's limits between two
+    checks.
     """
     import resource
 
     limits = {"CORE": 0, "MEMLOCK": 0, "MSGQUEUE": 0, **request["limits"]}
     limits["DATA"] += _untouched_bytes()
-    # If the system would also count processes of other kernels or of the grader, set no limit here.
+    # If the system would also count processes of other kernels or the grader, only the group's limit is used.
     if request["sandbox"] is None or (os.geteuid() != 0 and not _counts_processes_by_namespace()):
         del limits["NPROC"]
     for name, value in limits.items():

@@ -47,8 +47,10 @@ def is_idle(message: Message) -> bool:
 
 
 def checked_output(message: Message) -> Message | None:
-    """Return an output with only the fields of its kind, each of the right type. If nbval doesn't use it, return
-    None."""
+    """Return an output with only the fields of its kind, each of the right type.
+
+    If nbval doesn't use this kind of output, return None.
+    """
     kind, content = message["msg_type"], message["content"]
     fields: dict[str, Any]
     match kind:

@@ -98,7 +98,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _refuse_to_overwrite(path: Path, text: str, released: set[str | None]) -> None:
-    """Reject a file that differs and was not released here, because it may be the user's own work."""
+    """Reject a file that differs from `text` and was not released here, because it may be the user's own work."""
     if not path.exists() or path.read_bytes() == text.encode():
         return
     if hashlib.sha256(path.read_bytes()).hexdigest() not in released:

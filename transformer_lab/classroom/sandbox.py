@@ -2,9 +2,9 @@
 
 It has its own network, processes, IPC, and mounts. It can read the system and the Python environment, and it has a
 small /tmp and /dev/shm in memory. Nothing else on the machine exists there, including /home, /run, and the checkout
-with the answers. It cannot write anything outside. Even the folder of the kernel's sockets is read-only, which doesn't
-prevent connecting to them. Without the sandbox, the attacks called "reads the disk" and "a detached process that
-rewrites results" would succeed.
+with the answers. It cannot write anything outside. Even the folder that contains the kernel's sockets is read-only, but
+the kernel can still connect to the sockets. Without the sandbox, the attacks called "reads the disk" and "a detached
+process that rewrites results" would succeed.
 """
 
 import contextlib
@@ -100,8 +100,7 @@ class Sandbox:
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill every process in the sandbox, and wait until all of them are gone. The first process is the last to
-        end."""
+        """Kill every process in the sandbox, and wait until all are gone. The first process is the last to end."""
         self.kill()
         try:
             self.process.wait(END_SECONDS if self._first is not None else 0.1)
@@ -127,7 +126,7 @@ def _is_readable(file: object, seconds: float) -> bool:
 
 
 def command(package: Path, sockets: Path) -> list[str]:
-    """Return the `bwrap` command, to which the program to run must be appended."""
+    """Return the `bwrap` command. The caller must append the program to run."""
     # Root doesn't need a user namespace. The kernel gets its own user, so that its processes are counted separately.
     privileges = ["--cap-drop", "ALL"] if os.geteuid() == 0 else ["--unshare-user"]
     return [

@@ -470,8 +470,10 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
         names[owner] = _unique(owner.display_name, used)  # `Ada Lovelace` keeps her name, `Ada  Lovelace` doesn't
 
     def claim(index: int) -> tuple[bool, int]:
-        """Rank files by their claim to a name: first those in a folder or zip with that name, then `a_03` and `a_03
-        (1)`."""
+        """Rank files by their claim to a name.
+
+        Files in a folder or zip with that name come first, followed by `a_03` and then `a_03 (1)`.
+        """
         is_loose = candidates[index].container.lower().endswith(".ipynb")
         return is_loose, len(candidates[index].file.parts[-1]) * is_loose
 

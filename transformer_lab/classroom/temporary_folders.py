@@ -38,8 +38,10 @@ def short_temporary_folder() -> Path:
 
 
 def _remove_if_stale(folder: Path) -> None:
-    """Remove a folder whose owner is gone. Skip links and folders without a lock, because other programs may own
-    them."""
+    """Remove a folder whose owner is gone.
+
+    Skip links and folders without a lock, because other programs may own them.
+    """
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         return
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -10,8 +10,8 @@
     Queries and keys go through the same projection `w_q`, so …
 
 A `##` heading names the exercise, and the numbered paragraphs below it are its hints. Each `###` heading is the slug of
-a mistake, and gradebooks show this slug. Below the heading are the edits that introduce the mistake into the answer,
-followed by the text for the student.
+a mistake, and gradebooks show this slug. The heading is followed by the edits that introduce the mistake into the
+answer and by the text for the student.
 
 - `` `fragment` → `replacement` `` replaces a piece of the answer's source, which excludes docstrings and comments.
   Whitespace between tokens doesn't matter. The fragment must occur exactly once. With a suffix such as `` ×3 ``, it

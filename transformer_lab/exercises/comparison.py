@@ -30,7 +30,7 @@ def compare(
 ) -> tuple[list[Difference], list[str]]:
     """Return all differences, along with remarks on results that are correct but unusual.
 
-    For example, a list may take the place of a tuple.
+    For example, a list may be used in place of a tuple.
 
     Args:
         expected: The expected data, as returned by `as_data`.
@@ -44,7 +44,10 @@ def compare(
 
 
 def agree(expected: Any, received: Any, names: tuple[str, ...], tolerance: float) -> bool:
-    """Return whether `compare` would find no differences. This is faster because it stops at the first difference."""
+    """Return whether `compare` would find no differences.
+
+    This function is faster than `compare`, because it stops at the first difference.
+    """
     try:
         _Agreement(tolerance).compare_all(expected, received, names)
     except _DifferentError:
@@ -246,7 +249,10 @@ def _entries(wrong: Tensor) -> str:
 
 
 def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:
-    """Return the positions where two float64 tensors of the same shape differ. NaN and infinity equal themselves."""
+    """Return the positions where two float64 tensors of the same shape differ.
+
+    NaN equals NaN, and infinity equals infinity.
+    """
     return ~torch.isclose(received, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 

@@ -122,7 +122,7 @@ class _Search:
         return same_result(self.reference, check, self.observations[check.name], self.reference.of_answer(check))
 
     def _agreement(self, wrong: Wrong, check: Check) -> str:
-        """Return how well a wrong version agrees with the student's object in one check: "exactly", "roughly" or "".
+        """Return how well a wrong version agrees with the student's object in one check: "exactly", "roughly", or "".
 
         Crashes of the same type agree at least roughly, because messages can contain the student's own names.
         """
@@ -239,9 +239,9 @@ class _Search:
         return any(self._is_clue(wrong, check) for check in self.informative[:MOST_CHECKS])
 
     def _fit_together(self, pair: _Pair, most_checks: int) -> bool:
-        """Return whether each failed check shows at least one of the two.
+        """Return whether each failed check shows the effect of at least one of the two wrong versions.
 
-        If it shows just one, that one must agree there.
+        If a check shows the effect of only one version, that version must agree with the student's object there.
         """
         for check in self.failed[:most_checks]:
             visible = [candidate.wrong for candidate in pair if self.reference.is_symptom(candidate.wrong, check)]

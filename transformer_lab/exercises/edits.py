@@ -45,7 +45,7 @@ class Edit:
     new: str
 
     def overlaps(self, other: "Edit") -> bool:
-        """Return whether both edits change the same characters or insert text at the same position."""
+        """Return whether the two edits change the same characters or insert text at the same position."""
         return (self.start < other.end and other.start < self.end) or (
             self.start == other.start and self.end in (self.start, other.end)
         )

@@ -14,7 +14,7 @@ from transformer_lab.exercises.report import Report
 
 
 def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
-    """Return the report on an object, and print its code's output, which may be truncated.
+    """Return the report on an object, and print the output of its code. The output may be truncated.
 
     Nothing is saved or raised.
     """
@@ -25,7 +25,7 @@ def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
 
 
 def examine(exercise: Exercise, subject: Any, seed: int = 0) -> tuple[Report, str]:
-    """Return the report on an object and its code's output."""
+    """Return the report on an object and the output of its code."""
     if is_unwritten(subject, exercise.blank):
         says = "Write the body and remove the line `raise NotImplementedError()`. "
         says += f'`hint("{exercise.name}")` gives a hint.'

@@ -163,7 +163,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
 
 
 def axis_names(exercise: Exercise, name: str, value: Any) -> list[str] | None:
-    """Return the axis names of an input or a result. If the exercise has none that fit, return None."""
+    """Return the axis names of an input or a result. If none of the exercise's axis names fit, return None."""
     if not isinstance(value, Tensor | np.ndarray):
         return None
     names = exercise.axes.get(name.removeprefix("gradient of "), "").split()
@@ -180,7 +180,10 @@ def _named_shape(exercise: Exercise, name: str, value: Tensor | np.ndarray) -> s
 
 
 def _recognized(shape: tuple[int, ...], axes: list[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Name the axes of a wrong shape by their sizes. Each is an expected axis, a product of two axes, or unknown."""
+    """Name the axes of a wrong shape by their sizes.
+
+    Each is recognized as an expected axis or a product of two expected axes, or is unknown.
+    """
     left = list(axes)
     names: list[str] = []
     for position, size in enumerate(shape):

@@ -64,12 +64,12 @@ def names_and_shapes(subject: type[nn.Module], arguments: dict) -> dict[str, lis
 
 
 def exception_of_call(subject: Callable, **inputs: Any) -> str:
-    """Return the name of the exception that a call raises, or "nothing"."""
+    """Return the name of the exception that a call raises. If it raises none, return "nothing"."""
     return raised(subject, *inputs.values())
 
 
 def exception_of_construction(subject: type[nn.Module], arguments: dict) -> str:
-    """Return the name of the exception that constructing a module raises, or "nothing"."""
+    """Return the name of the exception that a module's constructor raises. If it raises none, return "nothing"."""
     return raised(subject, *arguments.values())
 
 
@@ -147,7 +147,10 @@ def extremes(
 
 
 def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.Module:
-    """Return just what `tie_embeddings` uses of a `Transformer`: configuration, both embeddings, and output layer."""
+    """Return a module with only the parts of a `Transformer` that `tie_embeddings` uses.
+
+    These are the configuration, both embeddings, and the output layer.
+    """
     from transformer_lab.model import TransformerConfig
 
     model = nn.Module()
@@ -202,7 +205,7 @@ def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -
 
 
 def class_of_its_own(subject: Any) -> Any:
-    """Return a copy of a class, so that what it stores doesn't carry over from one check to the next."""
+    """Return a copy of a class, so that data stored in the class doesn't carry over from one check to the next."""
     if not isinstance(subject, type):
         return subject
     own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
@@ -210,7 +213,7 @@ def class_of_its_own(subject: Any) -> Any:
 
 
 def raised(function: Callable, *arguments: Any) -> str:
-    """Return the name of the exception that `function(*arguments)` raises, or "nothing"."""
+    """Return the name of the exception that `function(*arguments)` raises. If it raises none, return "nothing"."""
     try:
         function(*arguments)
     except Exception as error:

@@ -97,7 +97,7 @@ def judge(
 
 
 def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation]) -> None:
-    """Mark a check as "not checked" if a check it needs failed or the same line already crashed in another check."""
+    """Mark checks as "not checked" if they depend on a failed check or crashed at the same line as an earlier check."""
     failed: set[str] = set()
     crashes: set[tuple] = set()
     for verdict in verdicts:
@@ -174,7 +174,10 @@ def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
 
 
 def _plainness(verdict: Verdict) -> int:
-    """Sort key: probes that compare results directly, then probes with their own comparison, then properties."""
+    """Sort key: probes that compare results directly come first.
+
+    Probes with their own comparison come next, and properties come last.
+    """
     check = verdict.check
     return 2 if isinstance(check, Property) else int(check.compare_results is not None)
 

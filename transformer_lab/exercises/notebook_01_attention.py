@@ -237,7 +237,7 @@ UNIFORM_WEIGHTS = Remark(
 
 
 def remark_on_uniform_weights(mask, received, expected):
-    """Return the remark if only fully masked rows are wrong; otherwise, return None."""
+    """If only fully masked rows are wrong, return the remark. Otherwise, return None."""
     is_right = (received - expected).abs().amax(-1) < 1e-6  # (batch, query)
     allowed = mask.any(-1).view(is_right.shape)
     return UNIFORM_WEIGHTS if is_right[allowed].all() and not is_right[~allowed].any() else None
@@ -388,7 +388,7 @@ def layers_get_their_own_inputs(inputs, received):
 def no_nan_where_nothing_is_allowed(answer):
     """Return a rule that reports NaN in a module with attention.
 
-    It makes a remark if only fully masked rows are wrong.
+    If only fully masked rows are wrong, the rule makes a remark.
     """
 
     def rule(inputs, received):

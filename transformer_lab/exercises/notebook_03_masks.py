@@ -12,7 +12,7 @@ from transformer_lab.model import causal_mask, padding_mask, target_mask
 def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -> dict:
     """Return sentences of different lengths.
 
-    All but the first are padded on the right. 1 is a word, and 0 can be a word.
+    All but the first are padded on the right. Token 1 is a word, and token 0 can be a word.
     """
     tokens = sampler.integers(batch, length, low=0, high=9)
     tokens[tokens == pad_id] = 10

@@ -42,7 +42,10 @@ def parameters_and_shared(subject, arguments):
 
 
 def has_parameters_of(answer: type[nn.Module]):
-    """Return a rule that requires parameters with the same names and shapes as the answer's. None may be shared."""
+    """Return a rule that requires parameters with the same names and shapes as the answer's.
+
+    No parameters may be shared.
+    """
 
     def rule(inputs, received):
         expected = {n: list(p.shape) for n, p in answer(*inputs["arguments"].values()).named_parameters()}
@@ -68,7 +71,7 @@ def module_inputs(
     n_layers: int | None = None,
     **lengths: tuple[int, int],
 ) -> dict:
-    """Return inputs for a stack of `n_layers` (None: a single layer). Each of `lengths` is a pair `(batch, length)`."""
+    """Return inputs for a stack of `n_layers` (None: a single layer). Each value in `lengths` is `(batch, length)`."""
     sizes = {"n_layers": n_layers} if n_layers else {}
     d_ff = d_ff or (sampler.integer(3, 5) if n_layers else sampler.integer(5, 7))
     arguments = sizes | {"d_model": 4, "n_heads": 2, "d_ff": d_ff, "dropout": 0.0, "norm_first": norm_first}

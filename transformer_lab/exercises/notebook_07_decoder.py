@@ -21,7 +21,7 @@ from transformer_lab.model import Decoder, DecoderLayer
 
 
 def causal_of(length: int) -> Tensor:
-    """Return a mask `(1, 1, length, length)` that hides later positions from every position."""
+    """Return a mask `(1, 1, length, length)` that keeps each position from seeing the positions after it."""
     return torch.ones(length, length).tril().bool()[None, None]
 
 

@@ -342,7 +342,10 @@ def config_of(**others) -> dict:
 
 
 def model_weights(sampler: InputSampler, config: dict) -> dict[str, Tensor]:
-    """Return a tensor for each name. With `tie`, three tensors are loaded into one parameter, and the last one wins."""
+    """Return a tensor for each parameter name.
+
+    With `tie`, three of the tensors are loaded into one parameter, and the last one wins.
+    """
     return lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False})))
 
 

@@ -207,7 +207,10 @@ def merges_that_meet_whole_symbols(sampler: InputSampler) -> dict:
 
 
 def equal_counts_of_longer_symbols(sampler: InputSampler) -> dict:
-    """Return words that tie after the first merge: `(a, c)` sorts before `(ab, b)`, but `ac` sorts after `abb`."""
+    """Return words in which two pairs tie after the first merge.
+
+    The pair `(a, c)` sorts before `(ab, b)`, but `ac` sorts after `abb`.
+    """
     a, b, c, x, y = sorted(letters(sampler, 5))
     times = sampler.integer(2, 4)
     return {"word_counts": {a + b + b: times, a + b + x: 1, a + c + y: times}, "n_merges": 2}
@@ -573,7 +576,7 @@ def sentences_of_lengths(lengths: list[int]) -> str:
 
 
 def outcome_with_a_long_sentence(subject, lengths, max_tokens):
-    """Make sure that sentences that fit don't raise an exception. Return what happens with one that doesn't fit."""
+    """Make sure that sentences that fit don't raise an exception. Then return the result for one that doesn't fit."""
     subject([length for length in lengths if length <= max_tokens], max_tokens)
     try:
         return {"raised": "nothing", "batches": subject(lengths, max_tokens)}

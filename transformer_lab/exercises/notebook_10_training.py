@@ -178,7 +178,7 @@ Draw = Callable[[int, int], int]  # a sampler's method `integer`
 
 
 def around_the_peak(draw: Draw, sign: int, low: int, high: int) -> tuple[int, int, int]:
-    """Return the arguments for a step `low` to `high` steps after the peak.
+    """Return the arguments for a step that is `low` to `high` steps after the peak.
 
     If `sign` is -1, the step is before the peak.
     """
@@ -474,7 +474,10 @@ def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
 
 
 def evaluate_nothing(subject, sources, targets, weights, pad_id):
-    """Make sure that evaluating batches doesn't raise an exception. Then return what happens without any batches."""
+    """Make sure that evaluating batches doesn't raise an exception.
+
+    Then return the result of a call without any batches.
+    """
     model = two_tables(weights, pad_id)
     subject(model, batches_of(sources, targets, pad_id))
     try:

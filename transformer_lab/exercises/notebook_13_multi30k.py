@@ -55,7 +55,10 @@ def with_counters(sampler: InputSampler) -> dict:
 
 
 def in_half_precision(sampler: InputSampler) -> dict:
-    """Return 2048, 1, 1, and 2, times powers of two. Half precision can hold their mean, but not every partial sum."""
+    """Return columns that contain 2048, 1, 1, and 2, each column multiplied by a power of two.
+
+    Half precision can hold the mean of a column, but not every partial sum.
+    """
     numbers = torch.tensor([[2048.0], [1.0], [1.0], [2.0]])
     powers = 2.0 ** sampler.integers(3, low=-3, high=3)
     return {"weight": (numbers * powers).to(torch.float16)}

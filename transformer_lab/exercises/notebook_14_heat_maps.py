@@ -104,7 +104,7 @@ def aligned_with_ties(sampler: InputSampler) -> dict:
 
 
 def all_found(sampler: InputSampler) -> dict:
-    """Link each query to its own key, which gets its highest weight, and add some links that are missed.
+    """Link each query to its own key, which gets the query's highest weight, and add some links that are missed.
 
     The query that finds the last key is also linked to the first one, so it's wrong to look only at a row's first link.
     """

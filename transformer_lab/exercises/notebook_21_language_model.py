@@ -29,7 +29,7 @@ def different_tokens(sampler: InputSampler, count: int) -> Tensor:
 
 
 def text_inputs(sampler: InputSampler, length: int, windows: int, rest: int = 0) -> dict:
-    """Return text with `windows` windows, the last window's last label, and `rest` more tokens."""
+    """Return text that consists of `windows` windows, the last label of the last window, and `rest` more tokens."""
     return {"tokens": different_tokens(sampler, windows * length + 1 + rest), "length": length}
 
 
@@ -512,7 +512,7 @@ def shares_are_right(inputs, expected, received):
 
 
 def expected_tokens_come(inputs, expected, received):
-    """Report whether the tokens that occur are exactly those that the filters keep."""
+    """Report whether the sampled tokens are exactly those that the filters keep."""
     wanted, got = set(expected.tolist()), set(received.tolist())
     said = []
     if wanted - got:

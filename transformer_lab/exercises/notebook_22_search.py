@@ -165,7 +165,7 @@ search_probe = partial(Probe, call=search_these_curves, compare_results=same_tri
 
 
 def epochs_of_training(subject, rates, curves, startup, warmup):
-    """For each trial, return how many scores training was asked for and how many its curve has."""
+    """For each trial, return how many scores were requested and how many its curve contains."""
     asked = []
 
     def sample():
@@ -351,7 +351,8 @@ def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confid
 
 
 def rates_and_scores(sampler: InputSampler) -> dict:
-    """Return learning rates that are powers of ten, so that without ranks, only the highest one would matter."""
+    """Return learning rates that are powers of ten, so that only the highest rate would matter if ranks weren't
+    used."""
     count = sampler.integer(9, 12)
     scores, ranks = different_scores(sampler, count), mixed_ranks(sampler, count)
     order = sampler.order(count)
@@ -361,7 +362,7 @@ def rates_and_scores(sampler: InputSampler) -> dict:
 def heads_and_scores(sampler: InputSampler) -> dict:
     """Return `x` and `y` with ties, so that each wrong way to rank them leads to a different correlation.
 
-    The ties in `x` and `y` are different, so the variances of their ranks are, too.
+    The ties differ between `x` and `y`, so the variances of their ranks also differ.
     """
     while True:
         count = sampler.integer(7, 9)

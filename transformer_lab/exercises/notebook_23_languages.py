@@ -118,7 +118,7 @@ def sizes_of_sets(subject, pairs, held_out):
 
 
 def always_in_training(subject, pairs, held_out):
-    """Return the pairs that are in the training set for all of 20 seeds."""
+    """Return the pairs that are in the training set for all 20 seeds."""
     training = [subject(list(pairs), held_out, seed)[0] for seed in range(20)]
     always = [pair for pair in pairs if all(pair in one for one in training)]
     return {"always in the training set": sorted(f"{source} / {target}" for source, target in always)}
@@ -137,7 +137,7 @@ def lost_and_added(subject, pairs, held_out):
 
 
 def sets_of_copies(subject, pairs, held_out):
-    """Return whether the pair that occurs twice is in two sets for any of 20 seeds."""
+    """Return whether the pair that occurs twice is in two sets for any of the 20 seeds."""
     twice = next(pair for pair in pairs if pairs.count(pair) == 2)
     return any(sum(twice in one for one in subject(list(pairs), held_out, seed)) > 1 for seed in range(20))
 

@@ -38,7 +38,7 @@ class Progress:
     def following(self) -> str:
         """The next step: the first exercise in this notebook that isn't yours yet.
 
-        If there is none, a later notebook.
+        If there is none, the next step is a later notebook.
         """
         left = [name for name, state in self.notebooks.get(self.current, []) if state != "yours"]
         later = [number for number in self.notebooks if self.current < number < FIRST_ELECTIVE]

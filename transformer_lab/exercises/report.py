@@ -44,7 +44,7 @@ class Table:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """The expected numbers next to the student's."""
+    """A table that shows the expected numbers next to the student's numbers."""
 
     title: str
     expected: Rows
@@ -99,7 +99,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """How many checks had each outcome: "10 checks: 7 passed, 3 failed"."""
+        """The number of checks with each outcome: "10 checks: 7 passed, 3 failed"."""
         states = Counter(check.state for check in self.checks)
         outcomes = ", ".join(f"{states[state]} {state}" for state in SIGNS if states[state])
         return f"{plural(len(self.checks), 'check')}: {outcomes}"

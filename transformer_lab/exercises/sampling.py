@@ -29,14 +29,17 @@ class InputSampler:
         return torch.randint(low, high + 1, shape, generator=self.generator)
 
     def order(self, size: int) -> list[int]:
-        """Return the numbers from 0 to `size - 1` in random order. Two or more numbers are never in sorted order."""
+        """Return the numbers from 0 to `size - 1` in random order.
+
+        If there are at least two, they are never in sorted order.
+        """
         while True:
             order = torch.randperm(size, generator=self.generator).tolist()
             if size < 2 or order != sorted(order):
                 return order
 
     def shuffled(self, items: Sequence) -> list:
-        """Return the items in random order. Two or more items are never in their original order."""
+        """Return the items in random order. If there are at least two, they are never in their original order."""
         return [items[index] for index in self.order(len(items))]
 
     def weights(self, module: nn.Module, scale: float = 0.5) -> dict[str, Tensor]:

@@ -25,7 +25,7 @@ _loading: list[str] = []  # names of the parts being loaded, outermost first
 
 
 def shell() -> Any:
-    """Return the IPython shell when running in a notebook or the IPython terminal; otherwise, return None."""
+    """Return the IPython shell if running in a notebook or the IPython terminal. Otherwise, return None."""
     return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
 
 
@@ -139,7 +139,10 @@ class _PartSource:
             self._add_statement(name, _executed_cells())
 
     def _is_part(self, name: str, value: Any) -> bool:
-        """Return whether a value is an exercise from this notebook or package. Library objects can share its name."""
+        """Return whether a value is an exercise from this notebook or package.
+
+        A library object with the same name as an exercise doesn't count.
+        """
         if name not in exercises() or getattr(value, "__name__", None) != name:
             return False
         module = str(getattr(value, "__module__", ""))
@@ -203,7 +206,7 @@ def _globals_of(source: str) -> set[str]:
 
 
 def _import_line(name: str, value: Any) -> str | None:
-    """Return the import that binds `value` to `name`, if there is one."""
+    """Return the import that binds `value` to `name`. If there is none, return None."""
     if isinstance(value, types.ModuleType):
         package, _, last = value.__name__.rpartition(".")
         if last == name:

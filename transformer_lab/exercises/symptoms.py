@@ -87,7 +87,7 @@ def _ratio(where: str, expected: Tensor, received: Tensor, tolerance: float) -> 
 
 
 def _where_wrong(where: str, wrong: Tensor, axes: Sequence[str] | None) -> str:
-    """Say where the numbers are wrong along the first axis that shows a pattern: at, from, or up to one position."""
+    """Say where the numbers are wrong along the first axis that shows a pattern: at, from, or up to a position."""
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.ndim) if other != axis]
         positions = wrong.any(dim=others) if others else wrong

@@ -88,7 +88,7 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
     started = time.monotonic()
 
     class Stop(OutOfTime):
-        """A new class for each call of `run_limited`, because `stoppable` changes it."""
+        """A new class for each call of `run_limited`, because `stoppable` changes the class."""
 
     def work() -> None:
         nonlocal started

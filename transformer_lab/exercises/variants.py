@@ -331,7 +331,7 @@ def _of_condition(node: ast.If | ast.While | ast.IfExp, source: _Source) -> Iter
 
 
 def _of_assignment(node: ast.Assign, source: _Source) -> Iterator[_Change]:
-    """Leave out an assignment to a variable that its right side also reads."""
+    """Remove an assignment whose right-hand side also reads the variable being assigned."""
     used = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
     if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id in used:
         yield source.replaced("missing_step", node, "pass")

@@ -43,7 +43,7 @@ def observation(exercise: Exercise, subject: Any, check: Check, seed: int) -> Ob
 
 
 class Reference:
-    """Observations of the answer and its wrong versions with one seed's inputs, made when they are first needed.
+    """Observations of the answer and its wrong versions with one seed's inputs. Each is made when it is first needed.
 
     They run the package's own code, so no limits or threads are needed.
     """
@@ -89,7 +89,7 @@ reference_of = functools.lru_cache(maxsize=256)(Reference)
 
 
 def verdict_on(reference: Reference, check: Check, observed: Observation | None) -> Verdict:
-    """Return the verdict of `check` on an observation. If the observation is missing, it is None."""
+    """Return the verdict of `check` on an observation. If there is no observation, `observed` is None."""
     if observed is None:
         return Verdict(check, "not checked", TIMED_OUT)
     if observed.crash is not None:
