@@ -47,7 +47,7 @@ class _Cell:
     source: str
     is_code: bool
     id: str
-    grade_id: str  # nbgrader's
+    grade_id: str  # the ID in the metadata of nbgrader
     exercise: str | None  # from its ID or metadata; may belong to a different notebook until `_locate` runs
     position: int | None = None  # its position in the course notebook if it is a course cell, even an edited one
     is_edited: bool = False  # whether it is a course cell whose source has changed
