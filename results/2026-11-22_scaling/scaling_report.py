@@ -308,8 +308,8 @@ messages, and an update takes
 
     T(n) = whole + divided / n + copies + 2 (n - 1) delay + 2 (n - 1) / n · bytes / bandwidth
 
-For two processes, this formula predicts {1000 * model:.0f} ms per update. The measured time is {1000 * measured:.0f} ms,
-{measured / model:.2f} times as long. For more processes, each with its own core and an equally fast link, the formula
+For two processes, this formula predicts {1000 * model:.0f} ms per update. The measured time is
+{1000 * measured:.0f} ms, {measured / model:.2f} times as long. For more processes, each with its own core and an equally fast link, the formula
 predicts:
 
 {table(("processes", "ms per update", "speed-up"), plan)}
@@ -433,7 +433,8 @@ def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
             else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} × 10¹² operations per update (counted)"
         )
         if of_optimizer := training["flops_of_the_optimizers_of_presets"][preset]:
-            step += f". Every GPU performs the full optimizer step, which takes {of_optimizer / 1e12:.2f} × 10¹² operations"
+            counted = f"{of_optimizer / 1e12:.2f} × 10¹² operations"
+            step += f". Every GPU performs the full optimizer step, which takes {counted}"
         head = ("link", "GPUs", "ms per update", "ms to sum gradients", "speed-up", "efficiency")
         sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters and {step}.\n\n{table(head, rows)}")
     links = " or ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())
