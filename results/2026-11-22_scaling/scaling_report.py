@@ -309,8 +309,8 @@ messages, and an update takes
     T(n) = whole + divided / n + copies + 2 (n - 1) delay + 2 (n - 1) / n · bytes / bandwidth
 
 For two processes, this formula predicts {1000 * model:.0f} ms per update. The measured time is
-{1000 * measured:.0f} ms, {measured / model:.2f} times as long. For more processes, each with its own core and an equally fast link, the formula
-predicts:
+{1000 * measured:.0f} ms, {measured / model:.2f} times as long. For more processes, each with its own core and an
+equally fast link, the formula predicts:
 
 {table(("processes", "ms per update", "speed-up"), plan)}
 {machine_of(processes)}"""
