@@ -261,8 +261,8 @@ def wrapped(text: str) -> str:
 def machine_of(part: Mapping[str, Any]) -> str:
     machine = part["machine"]
     return (
-        f"Measured with `{part['command']}`, which took {part['seconds_to_measure']:.0f} s, on {machine['date']}, on "
-        f"{machine['cores']} cores of {machine['processor']}, {machine['system']}, torch {machine['torch']}, "
+        f"Measured on {machine['date']} with `{part['command']}`, in {part['seconds_to_measure']:.0f} s, on "
+        f"{machine['cores']} cores ({machine['processor']}); {machine['system']}, torch {machine['torch']}, "
         f"commit `{machine['commit']}`.\n"
     )
 
@@ -298,18 +298,19 @@ rounds.
 
 {table(("configuration", "updates per second", "speed-up"), speeds)}
 An update consists of {1000 * cost.divided:.0f} ms of work divided among the processes, {1000 * cost.whole:.1f} ms of
-clipping and optimizer work that every process repeats in full, and {1000 * cost.copies:.1f} ms for copying the
-gradients into a single message and out of it. The all-reduce between two processes takes:
+clipping and optimizer work that every process repeats in full, and {1000 * cost.copies:.1f} ms of copying the
+gradients into and out of a single message. The all-reduce between two processes takes:
 
 {table(("parameters", "megabytes", "ms"), messages)}
-The line that minimizes relative error is {2000 * cost.ring_step:.2f} ms plus the number of bytes divided by
-{cost.bandwidth / 1e9:.2f} GB/s. With a ring of n processes, each of which sends 2 (n - 1) messages, the formula
+The straight line that fits these times with the smallest relative error is {2000 * cost.ring_step:.2f} ms plus the
+number of bytes divided by {cost.bandwidth / 1e9:.2f} GB/s. In a ring of n processes, each process sends 2 (n - 1)
+messages, and an update takes
 
-    T(n) = whole + divided / n + copies + 2 (n - 1) delay + 2 (n - 1) / n bytes / bandwidth
+    T(n) = whole + divided / n + copies + 2 (n - 1) delay + 2 (n - 1) / n · bytes / bandwidth
 
-predicts {1000 * model:.0f} ms for an update by two processes. The measured time is {1000 * measured:.0f} ms,
-{measured / model:.2f} times as long. For more processes, each with its own core and an equally fast link, the formula
-predicts:
+For two processes, this formula predicts {1000 * model:.0f} ms per update. The measured time is
+{1000 * measured:.0f} ms, {measured / model:.2f} times as long. For more processes, each with its own core and an
+equally fast link, the formula predicts:
 
 {table(("processes", "ms per update", "speed-up"), plan)}
 {machine_of(processes)}"""
@@ -343,12 +344,13 @@ def about_training(training: Mapping[str, Any]) -> str:
     first, last = by_pairs[0], by_pairs[-1]
     batch = training["mean_batch"]
     check = (
-        f"One epoch of {whole['pairs']:,} pairs was measured in full: {whole['seconds']:.1f} s, "
+        f"We also measured one whole epoch of {whole['pairs']:,} pairs: it took {whole['seconds']:.1f} s, "
         f"{whole['seconds'] / first['seconds_an_epoch']:.2f} times the estimate in the table.\n"
         if whole
         else ""
     )
-    columns = ("model", "d_model, d_ff", "parameters", "10¹² operations", "ms per update", "10⁹ per s", "s per epoch")
+    sizes_head = ("model", "d_model, d_ff", "parameters", "10¹² operations")
+    columns = (*sizes_head, "ms per update", "10⁹ operations per s", "s per epoch")
     return f"""## Training, by number of pairs and by model size
 
 Each time per update is the mean of {last["measured_updates"]} updates in {training["precision"]}, with
@@ -426,32 +428,34 @@ def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
                 for n in PLANNED
             ]
         step = (
-            f"an update measured on one GPU, {1000 * steps[preset]:.1f} ms"
+            f"{1000 * steps[preset]:.1f} ms per update, as measured on one GPU"
             if preset in steps
-            else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} · 10¹² operations per update (counted)"
+            else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} × 10¹² operations per update (counted)"
         )
         if of_optimizer := training["flops_of_the_optimizers_of_presets"][preset]:
-            step += f"; the optimizer step takes {of_optimizer / 1e12:.2f} · 10¹² operations, all of them on every GPU"
+            counted = f"{of_optimizer / 1e12:.2f} × 10¹² operations"
+            step += f". Every GPU performs the full optimizer step, which takes {counted}"
         head = ("link", "GPUs", "ms per update", "ms to sum gradients", "speed-up", "efficiency")
-        sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters, {step}.\n\n{table(head, rows)}")
-    links = ", ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())
+        sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters and {step}.\n\n{table(head, rows)}")
+    links = " or ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())
     tables = "\n".join(sections)
     return f"""## Estimates for four and eight GPUs
 
-This uses the same formula for T(n). The parameters and the operations were counted. Everything else is an assumption:
+These estimates use the same formula for T(n). The parameters and the operations were counted. Everything else
+is an assumption:
 
-- {SUSTAINED_FLOPS / 1e12:.0f} · 10¹² operations per second in matrix products, a third of an A100's peak in bfloat16,
-  for a preset whose update wasn't measured on a GPU (if it was, pass the time as `--gpu-step PRESET=SECONDS`);
-- {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes per second from memory, with {BYTES_OF_WHOLE_PART} bytes per parameter for the
+- {SUSTAINED_FLOPS / 1e12:.0f} × 10¹² operations per second in matrix products, which is a third of an A100's peak in
+  bfloat16 (if you've measured a preset's update on a GPU, pass its time as `--gpu-step PRESET=SECONDS` instead);
+- {MEMORY_BYTES / 1e12:.1f} × 10¹² bytes per second from memory, with {BYTES_OF_WHOLE_PART} bytes per parameter for the
   optimizer and {BYTES_OF_COPIES} for copying the gradients;
-- {links} for the all-reduce, and {1e6 * RING_STEP_SECONDS:.0f} µs for each of its 2 (n - 1) messages;
-- no overlap: `WorkerGroup.sum_gradients` starts when the last gradient is ready.
+- for the all-reduce, {links}, plus {1e6 * RING_STEP_SECONDS:.0f} µs for each of its 2 (n - 1) messages;
+- no overlap between computing and communicating: `WorkerGroup.sum_gradients` starts when the last gradient is ready.
 
 {tables}
-The estimates leave out two things: launching the many hundreds of kernels in each update (`launches.json`), which every
-GPU has to do no matter how small its share is, and matrix products that are too small to fill a GPU. So they are a best
-case, and the smaller each GPU's share is, the further the real figures will be from it. With n GPUs, raise
-`max_tokens`.
+The estimates leave out two things. Every GPU has to launch the many hundreds of kernels in an update (`launches.json`),
+no matter how small its share of the batch is, and small matrix products don't keep a GPU busy. So the estimates are a
+best case: the smaller each GPU's share is, the further the real figures will fall short of them. If you train on
+several GPUs, raise `max_tokens`.
 """
 
 
@@ -469,7 +473,7 @@ def write_report(figures: Mapping[str, Any], folder: Path) -> str:
     text = draw(figures, folder / "scaling.png")
     sections = [
         f"# {folder.name.replace('_', ': ')}\n\n"
-        "Measured by `benchmarks/scaling.py`; written by `scaling_report.py` from `figures.json`.\n\n"
+        "The figures come from `benchmarks/scaling.py`; `scaling_report.py` wrote this page from `figures.json`.\n\n"
         f"![{text}](scaling.png)\n"
     ]
     if "processes" in figures:

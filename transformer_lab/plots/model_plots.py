@@ -168,10 +168,10 @@ def draw_norm_runs(runs: Mapping[tuple[str, str], tuple[Sequence[float], Sequenc
         guessing: The loss of a model that guesses, in nats.
     """
     figure = new_picture(
-        "On the left and in the middle is the loss. Post-norm without warm-up gets stuck not far below the loss you'd "
-        "get by guessing, while the other three runs fall to nearly 0. On the right are the gradient norms by depth in "
-        "the last step. For post-norm without warm-up, they shrink by orders of magnitude from top to bottom; for the "
-        "others, they're similar everywhere.",
+        "The left and middle panels show the loss. Post-norm without warm-up gets stuck not far below the loss you'd "
+        "get by guessing, while the other three runs fall to nearly 0. The right panel shows the gradient norms by "
+        "depth in the last step. For post-norm without warm-up, they shrink by orders of magnitude from top to bottom; "
+        "for the others, they're similar everywhere.",
         11,
         3.5,
     )
