@@ -30,7 +30,7 @@ def model() -> LanguageModel:
 
 
 def test_layers_start_with_different_weights(model):
-    """nn.TransformerEncoder copies one layer and its weights, but identical layers would learn the same at first."""
+    """nn.TransformerEncoder copies a layer and its weights, but identical layers would first learn the same thing."""
     first, second = (layer.linear1.weight for layer in model.encoder.layers)
     assert not torch.equal(first, second)
 
@@ -142,7 +142,10 @@ def test_sampling_follows_temperature_and_top_k():
 
 
 def test_a_model_that_predicts_noise_has_seen_the_answers():
-    """The notebook tests a training loop on random tokens. Without cheating, their loss can't be below log(vocab)."""
+    """The notebook tests a training loop on random tokens.
+
+    Unless the model cheats, the loss can't be below log(vocab).
+    """
     noise = torch.randint(50, (4000,), generator=torch.Generator().manual_seed(1))
 
     def last_losses(loss):

@@ -26,7 +26,7 @@ class LanguageModel(nn.Module):
     Args:
         vocab_size: Number of tokens in the vocabulary.
         d_model: Width of the model.
-        n_heads: Number of heads in each attention.
+        n_heads: Number of heads in each attention layer.
         n_layers: Number of layers.
         d_ff: Hidden width of the feed-forward networks.
         max_length: Maximum number of tokens that the model can read at once.
@@ -312,7 +312,8 @@ def score_language_model(
         model: The model to score. It runs in evaluation mode, and then its original mode is restored.
         tokenizer: The model's tokenizer.
         text: The text to predict. It must have at least one character.
-        loss: A function that returns a mean over tokens, such as `causal_language_model_loss` or your own.
+        loss: A function that returns a mean over tokens, such as `causal_language_model_loss` or your own version of
+            it.
 
     Raises:
         ValueError: The text is empty.

@@ -67,8 +67,8 @@ def contenders(
     """Return three recurrent translators and a Transformer with the same tokens, batches, and number of updates.
 
     Args:
-        preset: The Transformer's preset. The recurrent models use it, too, but with one layer, `d_model`, and
-            `peak_rate`.
+        preset: The Transformer's preset. The recurrent models use the same preset, but with one layer, the width
+            `d_model`, and the peak learning rate `peak_rate`.
         d_model: Width of the recurrent models, chosen so that they have about as many parameters as the Transformer.
         peak_rate: Peak learning rate of the recurrent models.
         attention: A function that builds the recurrent translator with attention. The other two recurrent translators
@@ -111,7 +111,7 @@ def choose_comparison(
 ) -> tuple[Corpus, list[Contender]]:
     """Return a corpus and its four contenders.
 
-    The corpus is Multi30k. If Multi30k is missing or the preset is `tiny`, it consists of packing lists instead.
+    The corpus is Multi30k. If Multi30k is missing or the preset is `tiny`, the corpus consists of packing lists.
 
     Args:
         scratch: The folder in which to create the packing lists.

@@ -65,7 +65,7 @@ def search(
     Args:
         folder: A new folder, or the folder of a search to resume or join.
         plan: The plan of the search. The default is the folder's plan or, in a new folder, a standard search on
-            `captions`. In an existing search, you can change only the numbers of trials, finalists, and seeds.
+            `captions`. In an existing search, you can change only how many trials, finalists, and seeds there are.
         workers: Number of processes that train at the same time. A single worker runs in this process. Multiple workers
             run in separate processes. If a worker is killed, perhaps because memory ran out, it is replaced.
         device: The device to train on, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one.

@@ -1,4 +1,4 @@
-"""The plan of a hyperparameter search: its preset, the space to search, and the numbers of trials and finalists."""
+"""The plan of a hyperparameter search: its preset, the space to search, and how many trials and finalists it has."""
 
 import warnings
 from collections.abc import Mapping

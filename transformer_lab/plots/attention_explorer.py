@@ -129,8 +129,8 @@ def explore_attention(translator: Any, sentence: str) -> Any:
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The initial sentence cannot be translated, or the model has no attention hook. For later sentences,
-            the widget shows the error message instead.
+        InputError: The initial sentence cannot be translated, or the model has no attention hook. If a later sentence
+            cannot be translated, the widget shows the error message.
     """
 
     @functools.lru_cache(maxsize=8)  # so that moving a slider does not repeat the translation

@@ -244,8 +244,8 @@ def explore_byte_pairs(
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: `draw_byte_pairs` cannot draw the initial text. For later text, the widget shows the error message
-            instead.
+        InputError: `draw_byte_pairs` cannot draw the initial text. If it cannot draw a later text, the widget shows the
+            error message.
     """
     wide = Layout(width="98%")
     fields = {
@@ -259,7 +259,7 @@ def explore_byte_pairs(
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw(**_: Any) -> Figure:  # no names, because a language may be named like a variable
+    def draw(**_: Any) -> Figure:  # ignores names, because a language may have the same name as a variable
         return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:

@@ -163,8 +163,9 @@ def draw_norm_runs(runs: Mapping[tuple[str, str], tuple[Sequence[float], Sequenc
     """Draw the losses of four training runs, and the gradient norm of each sublayer in the last step.
 
     Args:
-        runs: Maps `("post-norm" or "pre-norm", "no warm-up" or another name)` to a pair of lists: the loss at each
-            step, in nats, and the gradient norm of each sublayer, from bottom to top.
+        runs: Maps pairs of names, such as `("post-norm", "no warm-up")`, to two lists: the loss at each step, in nats,
+            and the gradient norm of each sublayer, from bottom to top. The first name is "post-norm" or "pre-norm", and
+            the second is "no warm-up" or any other name.
         guessing: The loss of a model that guesses, in nats.
     """
     figure = new_picture(
@@ -276,7 +277,7 @@ def parameter_shares(config: TransformerConfig) -> dict[str, int]:
 
 
 def draw_parameter_shares(configs: Mapping[str, TransformerConfig]) -> Figure:
-    """Draw each model's parameters, in millions, as a bar that is split by kind of part, as in `parameter_shares`."""
+    """Draw each model's parameters, in millions, as a bar divided by kind of part (see `parameter_shares`)."""
     shares = {name: parameter_shares(config) for name, config in configs.items()}
     listed = "; ".join(
         f"{name}: " + ", ".join(f"{part} {count / 1e6:.1f}" for part, count in parts.items())
