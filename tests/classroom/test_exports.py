@@ -68,7 +68,7 @@ def test_every_state_has_its_words_in_every_format(entry, state):
 
 
 def test_a_file_that_could_not_be_read(entry):
-    """Without a reason, the student would think that the autograder is broken."""
+    """If no reason were given, the student would think that the autograder is broken."""
     found = entry("Ada", "", problem="the file is empty")
     assert ElementTree.fromstring(junit_xml(found.result)).find("testsuite/testcase/error").text == "the file is empty"
     given = json.loads(gradescope_results([found]))

@@ -78,7 +78,7 @@ def test_each_id_has_a_readable_token(tokenizer):
 
 @pytest.mark.parametrize("typed", ["<eos>", "<pad> <bos>", "a <unk> b", "<0x41>"])
 def test_special_tokens_typed_in_a_sentence_are_only_text(tokenizer, typed: str):
-    """A typed `eos` or `pad` must not end a sentence or mask it as padding."""
+    """Typing `eos` or `pad` must not end the sentence or turn part of it into padding."""
     assert not SPECIALS & set(tokenizer.encode_source(typed)[:-1])
     assert not SPECIALS & set(tokenizer.encode_target(typed)[1:-1])
 

@@ -98,7 +98,7 @@ def test_a_score_counts_every_character_of_the_text(length):
 
 
 def test_bits_per_character_do_not_depend_on_the_tokens():
-    """One model's tokens are characters. The other also has the token "ab". Both give the text the same probability."""
+    """Two models give the text the same probability. One has only characters; the other also has the token "ab"."""
     characters = TextTokenizer(["a", "b", "\n"])
     pairs = TextTokenizer(["a", "b", "\n", "ab"], [("a", "b")])
     after = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]).log()  # rows: after a, b, newline

@@ -95,7 +95,8 @@ def load_corpus(
     - `captions`: German and English picture captions that come with the package; nothing is downloaded.
     - `multi30k`: German, English, and French picture captions (Elliott et al. 2016). They are read from `data_dir` if
       it is given, or from the folder in the environment variable `TRANSFORMER_LAB_DATA` if it is set. Either one can be
-      the `multi30k` folder or its parent. Otherwise, they are downloaded once to the user's cache and read from there.
+      the `multi30k` folder or its parent. Otherwise, the captions are downloaded once to the user's cache and read from
+      there.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`), and `test*.*`. Files can be
       plain text or `.gz`. The name of a training file may have a suffix (`train_small`). Files from an IWSLT campaign
       of TED talks work, too: `train.tags.de-en.*` and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. In the training

@@ -149,7 +149,7 @@ def refuse_unsupported(model: nn.Module) -> None:
     """Check that CTranslate2 would compute the same results as the model.
 
     Raises:
-        InputError: It would compute different results. The message names the unsupported part.
+        InputError: CTranslate2 would compute different results. The message names the unsupported part.
     """
     remedy = "export a model made only of the parts in transformer_lab.model"
     for name, module in model.named_modules():

@@ -33,7 +33,9 @@ def base_preset(corpus: str = "captions") -> Preset:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a search, which is saved in `search.json`. A process that joins or resumes it must use the same plan.
+    """The plan of a search, which is saved in `search.json`.
+
+    A process that joins or resumes the search must use the same plan.
 
     Raises:
         InputError: A value is not valid for a search.

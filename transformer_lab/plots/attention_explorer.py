@@ -37,7 +37,8 @@ def explore(draw: Callable[..., Figure], **choices: Any) -> Any:
     Args:
         draw: A function that returns a figure. The default values of its parameters are the initial values of the
             controls.
-        choices: As in `interact`: `(0, 10)` creates a slider, a list creates a menu, and a boolean creates a checkbox.
+        choices: The choices for each argument, as in `interact`. `(0, 10)` creates a slider, a list creates a menu, and
+            a boolean creates a checkbox.
 
     Returns:
         The widget. To show it, make it the last expression of a cell.

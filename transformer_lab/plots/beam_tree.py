@@ -181,7 +181,7 @@ class _Drawing:
 
 
 def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
-    """Draw tokens as shapes. If the first font lacks a character (such as a Chinese one), write ordinary text."""
+    """Draw tokens as shapes. If the first font lacks a character (such as a Chinese one), draw ordinary text."""
     write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
     look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
     for x, y, token, color in tokens:

@@ -53,7 +53,7 @@ def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> 
     symbols = [*word, END_OF_WORD]
     stages_so_far = [(0, symbols)]
     while True:
-        # Apply each merge only once, even if a later merge creates its pair again.
+        # Apply each merge only once, even if a later merge creates the same pair again.
         to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > stages_so_far[-1][0]]
         if not to_come:
             return stages_so_far

@@ -105,7 +105,7 @@ def as_html(figure: Figure, sharpness: float = 2) -> str:
 def as_png(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> str:
     """Return the figure as a Base64-encoded PNG. A character that no font has is drawn as a box, without a warning.
 
-    Explorers need this to be fast. `savefig` would draw the figure twice and then spend just as long compressing the
+    Explorers need this to be fast. `savefig` would draw the figure twice and then take just as long to compress the
     image.
     """
     image, own_dpi = io.BytesIO(), figure.dpi

@@ -273,7 +273,7 @@ def chosen_weights(
 
 
 def layers_of(recorded: RecordedAttention, stack: str) -> int:
-    """Return how many layers of a stack have recorded weights."""
+    """Return the number of layers in a stack that have recorded weights."""
     module = STACKS[stack][1]
     return sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
 

@@ -166,7 +166,7 @@ def draw_norm_runs(runs: Mapping[tuple[str, str], tuple[Sequence[float], Sequenc
         runs: Maps pairs of names, such as `("post-norm", "no warm-up")`, to two lists: the loss at each step, in nats,
             and the gradient norm of each sublayer, from bottom to top. The first name is "post-norm" or "pre-norm", and
             the second is "no warm-up" or any other name.
-        guessing: The loss of a model that guesses, in nats.
+        guessing: The loss, in nats, of a model that guesses.
     """
     figure = new_picture(
         "On the left and in the middle is the loss. Post-norm without warm-up gets stuck not far below the loss you'd "

@@ -103,7 +103,7 @@ def draw_label_smoothing(
     in nats.
 
     Args:
-        smoothing: Amount of smoothing: at least 0 (plain cross-entropy) and below 1.
+        smoothing: Amount of smoothing, at least 0 (plain cross-entropy) and less than 1.
         vocab: Number of tokens, at least 2.
         loss: `label_smoothing_loss` or your own version of it.
 
