@@ -46,7 +46,10 @@ def plan(corpus):
 
 
 class Trainer:
-    """A replacement for `train`. Each epoch's BLEU is `bleu(preset, epoch)`, which may raise an exception instead."""
+    """A replacement for `train`.
+
+    Each epoch's BLEU score is `bleu(preset, epoch)`. This call may also raise an exception.
+    """
 
     def __init__(self, bleu):
         self.bleu, self.presets = bleu, []

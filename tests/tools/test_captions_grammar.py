@@ -355,7 +355,7 @@ def capital(word: str) -> bool:
 
 
 def words_of(caption: Caption) -> list[str]:
-    """Return the German words, with the first one in lowercase unless it is a noun."""
+    """Return the German words, with the first word in lowercase unless it is a noun."""
     first, *rest = caption.german_tokens
     noun = first in FORMS and not capital(rest[0]) and rest[0] not in ADJECTIVE_FORMS  # but "Junge blonde Männer"
     return [first if noun else first[0].lower() + first[1:], *rest]

@@ -137,7 +137,7 @@ class BytePairs:
         if tuple(tokens[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
             raise ValueError(f"the first tokens are not {SPECIAL_TOKENS}")
         self.tokens = list(tokens)  # in the order of their IDs
-        self.merges = [(left, right) for left, right in merges]  # in the order in which they were learned
+        self.merges = [(left, right) for left, right in merges]  # in the order they were learned
         self.chinese = chinese  # None if neither language is Chinese
         self._ids = {token: index for index, token in enumerate(self.tokens)}
         self._rank = {(self._ids[left], self._ids[right]): rank for rank, (left, right) in enumerate(self.merges)}

@@ -178,7 +178,7 @@ class IncrementalDecoder:
         Args:
             tokens: Integers, `(batch, new)`.
             mask: Boolean, `(batch, new, length)`, where length is the number of tokens processed so far, including the
-                new ones; True means "may attend". Tokens are in the order in which they were processed.
+                new ones; True means "may attend". Tokens are in the order they were processed.
 
         Returns:
             The input to the output layer, `(batch, new, d_model)`.

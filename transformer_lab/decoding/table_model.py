@@ -28,7 +28,7 @@ class TableModel:
             the most probable token is always meaningless.
         training: Whether the model starts in training mode.
         target_vocab: Size of the target vocabulary.
-        pad_id, bos_id, eos_id: As in `TransformerConfig`.
+        pad_id, bos_id, eos_id: The same as in `TransformerConfig`.
 
     Raises:
         TypeError: The model is called like a function.

@@ -116,8 +116,8 @@ def choose_comparison(
     Args:
         scratch: The folder in which to create the packing lists.
         epochs: Number of epochs on Multi30k.
-        attention: As in `contenders`.
-        transformer: As in `contenders`.
+        attention: The same as in `contenders`.
+        transformer: The same as in `contenders`.
     """
     if os.environ.get("TRANSFORMER_LAB_PRESET") != "tiny":
         try:
@@ -148,7 +148,7 @@ def train_and_measure(
         folder: A new folder for the run.
         corpus: The corpus that is named in the preset.
         training_sentences: Number of training pairs to score as well, to show how misleading such a score is.
-        data_dir: As in `train`.
+        data_dir: The same as in `train`.
         quiet: Whether to hide the trainer's output.
 
     Returns:
@@ -198,7 +198,7 @@ def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
 def bleu_by_length(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], limits: Sequence[int] = LENGTHS
 ) -> list[dict[str, Any]]:
-    """Compute BLEU for groups of sentences with similar numbers of words in the source.
+    """Compute BLEU for groups of sentences whose sources have similar lengths, in words.
 
     Args:
         sources: The source sentences.

@@ -21,7 +21,7 @@ class ScriptedModel(nn.Module):
         says_in_training_mode: The output in training mode, when a real model would use dropout.
         says_after_its_end: The output after the end of a translation.
         vocab: Number of tokens.
-        pad_id, bos_id, eos_id: As in `TransformerConfig`.
+        pad_id, bos_id, eos_id: The same as in `TransformerConfig`.
         training: Whether the model starts in training mode.
     """
 

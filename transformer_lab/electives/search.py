@@ -70,8 +70,8 @@ def search(
         workers: Number of processes that train at the same time. A single worker runs in this process. Multiple workers
             run in separate processes. If a worker is killed, perhaps because memory ran out, it is replaced.
         device: The device to train on, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one.
-        on_trial: A function that is called with a line about each trial when the trial ends. Multiple workers print the
-            line to stderr instead.
+        on_trial: A function that is called with a line about each trial when the trial ends. Multiple workers do not
+            call the function; they print the line to stderr.
         advance: A function that is called from time to time with the number of trials that have ended and the number of
             planned trials. Both numbers include the finalists.
 
@@ -299,7 +299,10 @@ def work(
     on_trial: Callable[[str], None] | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train the trials of a search until none are left, then its finalists. The arguments are as in `search`."""
+    """Train a search's trials until none are left, and then its finalists.
+
+    The arguments are the same as in `search`.
+    """
     folder, say = Path(folder), on_trial or (lambda line: None)
     plan = read_plan(folder)
     with only_one(folder):  # the first process creates the database and the corpus

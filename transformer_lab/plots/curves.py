@@ -145,7 +145,8 @@ def _in_words(steps: Sequence[Mapping], epochs: Sequence[Mapping], scored: Seque
 class LiveCurve:
     """A plot of a training run that updates itself in the notebook: `train(..., on_log=LiveCurve())`.
 
-    The last plot remains as the cell's output. Outside a notebook, nothing is shown; call `figure()` instead.
+    The last plot remains as the cell's output. Outside a notebook, nothing is shown, so call `figure()` to get the
+    plot.
 
     Args:
         seconds: Minimum time between updates, in seconds. Drawing the plot takes as long as several training steps.

@@ -22,7 +22,7 @@ def draw_spread(values: Mapping[str, Tensor], alternative_text: str, title: str)
 
     Args:
         values: Maps the name of each set to its values, a tensor of any shape. Two to four sets are allowed.
-        alternative_text: As in `new_picture`.
+        alternative_text: The same as in `new_picture`.
         title: The title above the first histogram.
     """
     figure = new_picture(alternative_text, 7.6, 0.9 + 0.75 * len(values))
@@ -116,7 +116,7 @@ def draw_vectors(panels: Mapping[str, tuple[Tensor, Sequence[str]]], alternative
 
     Args:
         panels: Maps each title to a set of vectors, `(row, feature)`, and the names of its rows.
-        alternative_text: As in `new_picture`.
+        alternative_text: The same as in `new_picture`.
     """
     figure = new_picture(alternative_text, 9.6, 2.8)
     grid = figure.subplots(1, len(panels))
@@ -344,7 +344,7 @@ def draw_influence(panels: Sequence[tuple[str, Tensor, Sequence[str], Sequence[s
     Args:
         panels: One tuple per table: its title, its values with shape `(result, input)`, its row names, and its column
             names.
-        alternative_text: As in `new_picture`.
+        alternative_text: The same as in `new_picture`.
     """
     figure = new_picture(alternative_text, 4.4 * len(panels), 3.7)
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
