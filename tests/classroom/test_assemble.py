@@ -102,7 +102,7 @@ def tags(cell: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", [name for name in COURSE.graded if (ROOT / "solutions" / f"{name}.ipynb").exists()])
 def test_a_solution(name):
-    """All answers are found, without any remarks, and the grader runs only the cells that the answers depend on."""
+    """All answers are found, nothing is flagged, and the grader runs only the cells that the answers depend on."""
     assembled = handed_in((ROOT / "solutions" / f"{name}.ipynb").read_bytes())
     assert assembled.name == name
     assert list(assembled.sources) == [exercise.name for exercise in COURSE.exercises(name)]
@@ -113,7 +113,7 @@ def test_a_solution(name):
 
 
 def test_an_untouched_notebook():
-    """The assembled notebook contains the stubs, and there are no remarks."""
+    """The assembled notebook contains the stubs, and nothing is flagged."""
     assembled = handed_in(untouched())
     assert list(assembled.sources) == EXERCISES
     assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
@@ -219,7 +219,7 @@ def test_a_cell_that_does_not_bind_the_name_is_not_the_answer(source):
 
 
 def test_the_last_definition_counts():
-    """Earlier definitions run before the last one, regardless of where they were, because it may use their names."""
+    """Earlier definitions run before the last one, regardless of where they were. The last one may use their names."""
     attempt, last = code("old = softmax\ndef softmax(x):\n    return old(x)"), code("def softmax(x):\n    return 2")
     for cells in ([attempt], [last, attempt], [attempt, last]):
         notebook = solved()
@@ -249,7 +249,7 @@ def test_a_copied_cell():
 
 
 def test_a_stub_that_was_left_behind_counts_for_nothing():
-    """An answer may be above its exercise or in another answer's cell. A stub that comes after it doesn't count."""
+    """An answer may be above its exercise or in another answer's cell. A stub after the answer doesn't count."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
     insert(notebook, "exercise-softmax", both)
@@ -291,7 +291,10 @@ def test_a_cell_turned_to_text(kind, fence):
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
-    """A cell without an ID is identified only by its text. If the exercise has an answer, notes on it don't count."""
+    """A cell without an ID is identified only by its text.
+
+    If the exercise has an answer, notes about the answer don't count.
+    """
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
     without_anything(notebook)
@@ -359,7 +362,7 @@ def test_cells_of_their_own_stay_where_they_were():
 
 
 def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
-    """If training follows the last exercise, it costs no points. A helper that is defined too late is still found."""
+    """Training code after the last exercise costs no points. A helper that is defined too late is still found."""
     use = "\n\ndef used():\n    return written_late()"
     notebook = with_answer("SingleHeadAttention", ANSWERS["SingleHeadAttention"] + use)
     late = "def written_late():\n    return even_later"
@@ -419,7 +422,7 @@ LINES = ["# {}", "   ###   {}  ", "x = 1\x0c# {}", "x = 1\u2028#{}", "\x1c#{}", 
 
 @pytest.mark.parametrize("marker", nbval_markers)
 def test_nbvals_markers_have_no_effect(marker):
-    """nbval obeys comments in cells, so a student could add one that makes it skip a cell."""
+    """nbval obeys comments in cells, so a student could add one that makes nbval skip a cell."""
     notebook = solved()
     texts = [line.format(marker) for line in LINES]
     assert all(list(find_comment_markers(text)) for text in texts)
@@ -629,7 +632,7 @@ def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
 
 
 def test_an_attempt_on_the_checks_is_flagged_once():
-    """A cell that manipulates the checks runs for every exercise, but only the first exercise is flagged."""
+    """A cell that tampers with the checks is run for every exercise, but only the first exercise is flagged."""
     notebook = solved()
     for name in EXERCISES:
         cell_of(notebook, f"exercise-{name}")["source"] = f"def {name}(x):\n    return x\n"

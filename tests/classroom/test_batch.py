@@ -113,7 +113,10 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
 
 
 def test_two_names_with_one_number_of_moodle_are_named(notebook_with, grade, mark_reader, out, tmp_path):
-    """If two students share a number, only the instructor knows whose page is whose. An earlier zip is deleted."""
+    """If two students share a number, only the instructor knows which page belongs to which student.
+
+    An earlier zip is deleted.
+    """
     for name in ("Ada_12", "Bob_12"):
         with zipfile.ZipFile(tmp_path / "moodle.zip", "w") as archive:
             archive.writestr(f"{name}_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))

@@ -136,7 +136,7 @@ def test_which_classes_are_unwritten():
 
 
 def test_uses_are_whole_names():
-    """Each use is reported with its line and full dotted name, even if it goes through `getattr`.
+    """Each use of a name is reported with its line and full dotted name, even if the code uses `getattr`.
 
     For an object without a name, only attributes are reported.
     """

@@ -73,7 +73,7 @@ class Cluster:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
 
     def add_worker(self, name: str, why_no_sandbox: str = "", sticky: bool = False) -> None:
-        """Start a worker that reads marks instead of grading. A `sticky` worker never finishes the student `Ada`."""
+        """Start a worker that reads marks instead of grading. A `sticky` worker never finishes grading `Ada`."""
         preload = self.folder / f"{name}.py"
         conftest = str(Path(__file__).with_name("conftest.py"))
         preload.write_text(STAND_IN.format(conftest=conftest, log=str(self.log), why=why_no_sandbox, sticky=sticky))

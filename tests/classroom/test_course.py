@@ -24,7 +24,7 @@ def test_each_notebook_has_the_exercises_that_the_registry_lists_for_it(course):
 
 
 def test_a_heading_that_sounds_like_an_exercise_is_none(course):
-    """The heading `## Exercise: your softmax` gives a cell without an exercise the ID `exercise-your-softmax`."""
+    """A cell without an exercise gets the ID `exercise-your-softmax` from the heading `## Exercise: your softmax`."""
     cells = [cell for cell in course.notebook("01_attention").cells if cell.id.startswith("exercise-")]
     assert len(cells) > len(course.exercises("01_attention"))
 

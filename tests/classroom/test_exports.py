@@ -1,4 +1,4 @@
-"""Without these tests, a test runner or Gradescope could reject the results, or could show students the flags."""
+"""Without these tests, a test runner or Gradescope could reject the results, or students could see the flags."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def result(handed_in):
 def test_junit_says_what_ran_and_what_was_earned(result):
     """A test runner lists and counts failed cases. Points and cells are stored as properties.
 
-    nbval's XML contains an older result for `padding_mask`, which must not appear next to the new one.
+    The older result for `padding_mask` in nbval's XML must not appear next to the new result.
     """
     (suite,) = ElementTree.fromstring(junit_xml(result).encode())
     assert [suite.get(name) for name in ("name", "tests", "failures", "errors", "skipped")] == [
@@ -68,7 +68,7 @@ def test_every_state_has_its_words_in_every_format(entry, state):
 
 
 def test_a_file_that_could_not_be_read(entry):
-    """Without a reason, the student would think that the autograder is broken."""
+    """If no reason were given, the student would think that the autograder is broken."""
     found = entry("Ada", "", problem="the file is empty")
     assert ElementTree.fromstring(junit_xml(found.result)).find("testsuite/testcase/error").text == "the file is empty"
     given = json.loads(gradescope_results([found]))

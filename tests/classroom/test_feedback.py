@@ -16,7 +16,7 @@ from transformer_lab.files import clean
 
 
 def graded(name, number):
-    """Return the result of a known mistake, or of the correct answer if `number` is None."""
+    """Return the result of grading a known mistake. If `number` is None, grade the correct answer."""
     exercise = exercises()[name]
     subject = exercise.answer if number is None else mistakes_of(exercise)[number].ways[0].subject
     report = run_check(exercise, subject)

@@ -44,7 +44,7 @@ def marks(result):
 
 
 def test_each_submission_gets_its_own_marks(grader, assembled):
-    """Whether submissions run one after the other or two at a time, none of them affects another."""
+    """No submission affects another, whether they run one after the other or two at a time."""
     right = ANSWERS["causal_mask"]
     before = {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
     handed_in = {

@@ -195,7 +195,10 @@ def test_what_is_flagged(exercise, source, cells, flags):
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """A helper in another exercise's cell is checked. That exercise's own answer and the functions it uses are not."""
+    """A helper in another exercise's cell is checked.
+
+    That exercise's own answer and the functions it uses are not checked.
+    """
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: through})
     assert f"line 2 of another cell uses `{SDPA}`" in flags
@@ -288,7 +291,7 @@ THE_TEXT = "it is identical to the course's own solution"
 
 @pytest.mark.parametrize("name", exercises())
 def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
-    """`solution(...)` shows the answer, so anyone can copy the answer."""
+    """`solution(...)` shows the answer, so anyone can copy it."""
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
     flags = review(exercise, f"# mine\n{own}", [], [])
@@ -348,7 +351,7 @@ def test_a_short_solution_may_be_found_by_oneself():
     ],
 )
 def test_an_attempt_on_the_checks_is_reported(source, says):
-    """An attempt to manipulate the checks earns nothing, but the instructor should know about it."""
+    """An attempt to tamper with the checks earns no points, but the instructor should know about it."""
     course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
     assert interference(source, course) == ([says] if says else [])
 

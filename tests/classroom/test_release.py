@@ -88,7 +88,7 @@ def test_the_plan_for_a_term_adds_up(course):
 
 
 def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
-    """The page and the manifest would show new points, but the notebook and nbgrader would use the old ones."""
+    """Otherwise, the page and manifest would show new points, but the notebook and nbgrader would use old points."""
     folder = tmp_path / "course"
     folder.mkdir()
     notebook = course.notebook("03_masks")

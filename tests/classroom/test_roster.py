@@ -159,7 +159,10 @@ def test_a_person_is_found(person, student):
     ],
 )  # fmt: skip
 def test_who_is_who(roster, students, expected):
-    """Each field that a case does not list must be empty. Only `numbers` is ignored if a case does not list it."""
+    """Each field that a case does not list must be empty.
+
+    The exception is `numbers`, which is ignored if a case does not list it.
+    """
     found = vars(attendance(roster, students)) | {"listed": 0}
     numbers = {} if "numbers" in expected else {"numbers": {}}
     assert found | numbers == vars(NO_ROSTER) | expected

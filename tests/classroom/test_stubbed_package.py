@@ -95,7 +95,7 @@ def test_no_answer_is_left_in_the_package(stubbed, number):
 
 @pytest.mark.parametrize("number", notebooks())
 def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
-    """Bytecode, tests, notebooks, and wrong answers that are nearly right would give the answers away a second time."""
+    """Bytecode, tests, notebooks, and nearly correct wrong answers would give the answers away a second time."""
     files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]

@@ -202,7 +202,10 @@ def test_a_name_with_moodles_marker_twice_is_an_owner_of_its_own(tmp_path, endin
 @pytest.mark.parametrize("around", ["", "handed_in/"])
 @pytest.mark.parametrize("between", ["/", "_"])
 def test_a_zip_made_by_hand(tmp_path, around, between):
-    """Some file managers put everything in a zip into an extra folder. A zip inside a folder belongs to one student."""
+    """Some file managers add an extra folder around everything in a zip.
+
+    A zip inside a folder belongs to one student.
+    """
     names = [f"{around}{student}{between}03_masks.ipynb" for student in ("ada", "ben")]
     write(tmp_path, {"all.zip": dict.fromkeys(names, NOTEBOOK)})
     assert found(tmp_path / "all.zip") == {"ada": ["ok"], "ben": ["ok"]}
@@ -230,7 +233,10 @@ def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
-    """Students whose names look the same must not share a table row or, on any operating system, a page's file."""
+    """Students whose names look the same must not share a table row.
+
+    On any operating system, their pages must be separate files.
+    """
     names = ("ada", "Ada", "ADA", "a\u200bda", "ada ", "ada\n", "ada (2)")
     write(tmp_path, {"all.zip": {f"{name}/03_masks.ipynb": NOTEBOOK for name in names}})
     students = list(found(tmp_path / "all.zip"))
@@ -337,7 +343,7 @@ def test_links_are_not_followed(tmp_path):
 
 
 def test_what_is_not_an_ordinary_file(tmp_path):
-    """Opening a pipe could block forever. A folder may have the name of a notebook."""
+    """Opening a pipe could block forever. A folder can have the same name as a notebook."""
     handed_in = write(tmp_path, {"ada/03_masks.ipynb/03_masks.ipynb": NOTEBOOK, "ben/x": b""})
     os.mkfifo(handed_in / "ben" / "03_masks.ipynb")
     os.mkfifo(handed_in / "pipe.zip")

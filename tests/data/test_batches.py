@@ -61,7 +61,7 @@ def test_source_and_target_stay_together(seed: int | None, pairs):
 
 
 def test_batches_follow_the_seed(pairs):
-    """The same seed must reproduce a run, and another epoch must shuffle the pairs differently."""
+    """The same seed must reproduce a run, and each epoch must shuffle the pairs differently."""
 
     def order(seed: int) -> list[list[int]]:
         generator = torch.Generator().manual_seed(seed)

@@ -127,7 +127,10 @@ def test_the_name_of_a_training_file_may_have_a_suffix(folder: Path):
 
 
 def test_the_ted_sample(real_data: Path, monkeypatch):
-    """The expected counts are the campaign's own numbers of segments. The corpus is found by its name alone."""
+    """The expected counts are the segment counts published by the campaign itself.
+
+    The corpus is found by its name alone.
+    """
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
     corpus = load_corpus("ted_de_en")
     assert corpus.name == "ted_de_en"

@@ -65,7 +65,7 @@ def test_the_default_splits_are_all_captions(corpus):
 
 
 def test_impossible_sizes_are_refused():
-    """If sizes are impossible, slicing would silently return sets that are different or too small."""
+    """If the sizes are impossible, slicing would silently return wrong sets or sets that are too small."""
     with pytest.raises(InputError, match="-1"):
         caption_splits(train=-1)
     with pytest.raises(InputError, match="50,001 captions requested, but there are only 50,000"):
@@ -75,7 +75,10 @@ def test_impossible_sizes_are_refused():
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "altered", "another format"])
 def test_a_damaged_file_is_named_in_one_line(tmp_path, monkeypatch, damage):
-    """An interrupted installation must not look like a bug in the course or train a model on half of the captions."""
+    """An interrupted installation must not look like a bug in the course.
+
+    No model may be trained on half of the captions.
+    """
     path = tmp_path / "captions.tsv.xz"
     whole = FILE.read_bytes()
     half = len(whole) // 2

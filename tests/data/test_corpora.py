@@ -263,7 +263,10 @@ def test_captions_go_both_ways():
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr"), ("fr", "de")])
 def test_multi30k_in_every_direction(real_data: Path, source: str, target: str, caplog):
-    """The expected counts are the published ones. Without a warning, every file has the SHA-256 listed in the code."""
+    """The expected counts are the published ones.
+
+    If there is no warning, every file has the SHA-256 listed in the code.
+    """
     corpus = load_corpus("multi30k", source, target, data_dir=real_data)
     assert (len(corpus.train), len(corpus.validation)) == (29_000, 1_014)
     sizes = {name: len(pairs) for name, pairs in corpus.tests.items()}

@@ -1,4 +1,4 @@
-"""Multi30k is downloaded from a local server that counts its responses and misbehaves on request."""
+"""These tests download Multi30k from a local server that counts its responses and can misbehave on request."""
 
 import gzip
 import hashlib

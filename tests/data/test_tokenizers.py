@@ -78,7 +78,7 @@ def test_each_id_has_a_readable_token(tokenizer):
 
 @pytest.mark.parametrize("typed", ["<eos>", "<pad> <bos>", "a <unk> b", "<0x41>"])
 def test_special_tokens_typed_in_a_sentence_are_only_text(tokenizer, typed: str):
-    """A typed `eos` or `pad` must not end a sentence or mask it as padding."""
+    """Typing `eos` or `pad` must not end the sentence or turn part of it into padding."""
     assert not SPECIALS & set(tokenizer.encode_source(typed)[:-1])
     assert not SPECIALS & set(tokenizer.encode_target(typed)[1:-1])
 
@@ -238,12 +238,15 @@ def test_dropout_splits_words_differently_but_loses_nothing(multi30k, bpe):
 
 
 def test_a_tiny_dropout_gives_the_tokens_of_the_library(multi30k, bpe):
-    """The package has its own code for seeded encoding. When no merge is skipped, it must agree with the library."""
+    """The package has its own code for seeded encoding.
+
+    When no merge is skipped, this code must agree with the library.
+    """
     sentences = [german for german, _ in multi30k.train[:500]] + ["😀 <eos> ▁"]
     assert bpe.encode_sources(sentences, dropout=1e-12) == bpe.encode_sources(sentences)
 
 
-# The merges are in the order in which they were learned.
+# The merges are in the order they were learned.
 TOY_MERGES = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "ab")]
 
 

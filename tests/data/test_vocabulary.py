@@ -7,7 +7,10 @@ SENTENCES = [["ein", "Hund", "und", "ein", "Ball"], ["ein", "Hund"], ["<eos>", "
 
 
 def test_special_tokens_come_first_and_frequent_words_before_rare_ones():
-    """The model relies on the IDs of special tokens. Ties are broken alphabetically, so every run assigns equal IDs."""
+    """The model relies on the IDs of special tokens.
+
+    Ties are broken alphabetically, so every run assigns the same IDs.
+    """
     vocabulary = build_vocabulary(SENTENCES)
     assert isinstance(vocabulary, Vocab)
     assert vocabulary.itos == ["<pad>", "<bos>", "<eos>", "<unk>", "ein", "Hund", "Ball", "und"]

@@ -30,7 +30,7 @@ def model() -> LanguageModel:
 
 
 def test_layers_start_with_different_weights(model):
-    """nn.TransformerEncoder copies one layer and its weights, but identical layers would learn the same at first."""
+    """nn.TransformerEncoder copies a layer and its weights, but identical layers would first learn the same thing."""
     first, second = (layer.linear1.weight for layer in model.encoder.layers)
     assert not torch.equal(first, second)
 
@@ -98,7 +98,7 @@ def test_a_score_counts_every_character_of_the_text(length):
 
 
 def test_bits_per_character_do_not_depend_on_the_tokens():
-    """One model's tokens are characters. The other also has the token "ab". Both give the text the same probability."""
+    """Two models give the text the same probability. One has only characters; the other also has the token "ab"."""
     characters = TextTokenizer(["a", "b", "\n"])
     pairs = TextTokenizer(["a", "b", "\n", "ab"], [("a", "b")])
     after = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]).log()  # rows: after a, b, newline
@@ -142,7 +142,10 @@ def test_sampling_follows_temperature_and_top_k():
 
 
 def test_a_model_that_predicts_noise_has_seen_the_answers():
-    """The notebook tests a training loop on random tokens. Without cheating, their loss can't be below log(vocab)."""
+    """The notebook tests a training loop on random tokens.
+
+    Unless the model cheats, the loss can't be below log(vocab).
+    """
     noise = torch.randint(50, (4000,), generator=torch.Generator().manual_seed(1))
 
     def last_losses(loss):

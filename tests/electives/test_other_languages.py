@@ -17,7 +17,10 @@ from transformer_lab.electives.small_chinese import small_chinese_pairs
 
 
 def shared_sentences(one, other):
-    """Return the sentences that two sets share on either side. Only `letters_and_digits` are compared."""
+    """Return the sentences that appear in both sets, as source or as target.
+
+    Only their `letters_and_digits` are compared.
+    """
     one, other = ([set(map(letters_and_digits, side)) for side in zip(*pairs, strict=True)] for pairs in (one, other))
     return (one[0] & other[0]) | (one[1] & other[1])
 

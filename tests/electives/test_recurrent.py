@@ -66,7 +66,10 @@ def test_padding_changes_nothing(build, source):
 
 
 def test_each_context_is_the_one_that_its_name_says(source):
-    """`FixedContext` gives every step the same context. `NoContext` reproduces the mistake of giving no context."""
+    """`FixedContext` gives every step the same context.
+
+    `NoContext` reproduces the mistake of leaving out the context.
+    """
     memory = torch.randn(3, 5, 8)
     mask = (source != 0)[:, None]
     context, weights = FixedContext()(torch.randn(3, 2, 8), memory, mask)

@@ -46,7 +46,10 @@ def plan(corpus):
 
 
 class Trainer:
-    """A replacement for `train`. Each epoch's BLEU is `bleu(preset, epoch)`, which may raise an exception instead."""
+    """A replacement for `train`.
+
+    Each epoch's BLEU score is `bleu(preset, epoch)`. This call may also raise an exception.
+    """
 
     def __init__(self, bleu):
         self.bleu, self.presets = bleu, []
@@ -73,12 +76,12 @@ def trainer(monkeypatch):
 
 
 def of_rate(preset, epoch):
-    """Return a BLEU that increases with the epoch and with the learning rate."""
+    """Return a BLEU score that increases with the epoch and with the learning rate."""
     return 10 * epoch + 1000 * preset.peak_rate
 
 
 def fails_in_turn(*errors):
-    """Return a function that raises one of these errors per call and then returns a BLEU of 5."""
+    """Return a function that raises one of these errors per call and then returns a BLEU score of 5."""
     left = list(errors)
 
     def bleu(preset, epoch):
@@ -121,7 +124,10 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
 
 
 def test_a_worker_that_is_told_to_stop_leaves_its_trial_to_the_next(plan, tmp_path):
-    """A parent process or a cluster sends SIGTERM. It must work even if Ctrl-C is ignored, as in background jobs."""
+    """A parent process or a cluster sends SIGTERM.
+
+    The signal must work even if Ctrl-C is ignored, as in background jobs.
+    """
     long = replace(plan, preset=replace(plan.preset, epochs=1000), trials=1)
     searching.open_folder(tmp_path, long)
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(tmp_path)]
@@ -455,7 +461,10 @@ def test_a_hyperparameter_that_decides_is_important_beyond_chance(plan):
 
 
 def test_a_hyperparameter_without_effect_is_seldom_important_beyond_chance(plan):
-    """One or two of these 24 importances look meaningful by chance. Without the shuffles, all of them would."""
+    """One or two of these 24 importances look meaningful by chance.
+
+    Without the shuffles, all of them would look meaningful.
+    """
     beyond = 0
     for seed in range(4):
         bleu = sampled(plan, 24, seed + 100)["dropout"]

@@ -6,7 +6,7 @@ from transformer_lab.electives.search_by_hand import pair_data, random_search, t
 
 
 def test_the_example_of_the_notebook():
-    """After three finished trials, a fourth falls below their median after epoch 3."""
+    """After three trials have finished, a fourth trial falls below their median after epoch 3."""
     curves = [[10, 22, 30, 33], [4, 12, 25, 31], [8, 9, 11, 12], [6, 15, 20, 40]]
     numbers = iter(range(4))
     results = random_search(lambda: {"trial": next(numbers)}, lambda one: curves[one["trial"]], 4, startup=3)

@@ -1,4 +1,4 @@
-"""Without these tests, an interval could be too narrow for its level, or an expected best could be too optimistic."""
+"""Without these tests, an interval could be too narrow, or an estimate of the best score could be too optimistic."""
 
 import itertools
 import math

@@ -11,7 +11,10 @@ D_MODEL, HEADS, D_FF, LAYERS = 12, 3, 20, 3
 
 
 def both(norm_first: bool) -> tuple[nn.TransformerEncoder, Encoder]:
-    """Return both encoders. All of PyTorch's weights are random. Norms of ones and zeros would hide a mix-up."""
+    """Return both encoders.
+
+    All of PyTorch's weights are random. If the norms contained only ones and zeros, a mix-up would go unnoticed.
+    """
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(D_MODEL, HEADS, D_FF, dropout=0.0, batch_first=True, norm_first=norm_first)
     last = nn.LayerNorm(D_MODEL) if norm_first else None

@@ -355,14 +355,14 @@ def capital(word: str) -> bool:
 
 
 def words_of(caption: Caption) -> list[str]:
-    """Return the German words, with the first one in lowercase unless it is a noun."""
+    """Return the German words, with the first word in lowercase unless it is a noun."""
     first, *rest = caption.german_tokens
     noun = first in FORMS and not capital(rest[0]) and rest[0] not in ADJECTIVE_FORMS  # but "Junge blonde Männer"
     return [first if noun else first[0].lower() + first[1:], *rest]
 
 
 def is_pronoun(words: list[str], i: int) -> bool:
-    """Return whether this is a relative pronoun: one right after a comma, or after a comma and a preposition."""
+    """Return whether this is a relative pronoun, which follows either a comma or a comma and a preposition."""
     if i < 1 or words[i] not in PRONOUNS:
         return False
     return words[i - 1] == "," or (i > 1 and words[i - 2] == "," and words[i - 1] in TWO_WAY)
@@ -477,7 +477,10 @@ def test_nouns_agree_with_their_articles_adjectives_and_prepositions(sample):
 
 
 def test_two_way_prepositions_show_place_and_direction(sample):
-    """ "in the park" is dative, and "into the park" is accusative, as is "on the table" with verbs of putting."""
+    """In German, "in the park" is dative, and "into the park" is accusative.
+
+    With verbs of putting, "on the table" is accusative, too.
+    """
     putting = "legt legen stellt stellen hängt hängen setzt setzen schreibt schreiben wartet warten einsteigt ein"
     found = Counter()
     for caption in sample:
@@ -572,7 +575,7 @@ def finite_verbs(part: list[str]) -> list[int]:
 
 
 def test_finite_verbs_agree_with_their_subjects(sample):
-    """ "is" must match a singular German verb and "are" a plural one, except for nouns like "sunglasses"."""
+    """The word "is" must match a singular German verb, and "are" a plural verb, except for nouns like "sunglasses"."""
     for caption in sample:
         words = words_of(caption)
         for i in finite_verbs(words):
@@ -626,7 +629,10 @@ def test_the_corpus_covers_typical_german_constructions(sample):
 
 
 def test_possessives_point_to_their_owner(sample):
-    """The owner of "his" must be male, of "her" female, and of "their" plural. German marks this by gender."""
+    """The possessive "his" must refer to a male owner, "her" to a female owner, and "their" to several owners.
+
+    German marks the owner's gender, too.
+    """
     counts = Counter()
     for caption in sample:
         for i, word in enumerate(words_of(caption)):

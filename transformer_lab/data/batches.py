@@ -79,7 +79,8 @@ def bucketed_batches(
     """Return all pairs in padded batches of similar length, with at most `max_tokens` cells on each side of a batch.
 
     The length of a pair is that of its longer side. With a generator, pairs of the same length are shuffled and the
-    batches are in random order, so every epoch is different. Without one, the order is always the same: by length.
+    batches are in random order, so every epoch is different. Without a generator, the order is always the same: by
+    length.
 
     Raises:
         ValueError: `sources` and `targets` differ in length, or a sentence is longer than `max_tokens`.
@@ -89,7 +90,7 @@ def bucketed_batches(
     pairs = list(range(len(sources)))
     if generator is not None:
         pairs = torch.randperm(len(sources), generator=generator).tolist()
-    # Among pairs of the same length, put those with a longer target first, which saves a sixth of the padding.
+    # Among pairs of the same length, put those with a longer target first. This saves a sixth of the padding.
     pairs.sort(key=lambda pair: len(sources[pair]) >= len(targets[pair]))
     longer_side = [max(len(sources[pair]), len(targets[pair])) for pair in pairs]
     groups = [[pairs[position] for position in group] for group in token_batches(longer_side, max_tokens)]

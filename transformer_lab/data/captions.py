@@ -6,7 +6,8 @@ The captions are about people, animals, clothes, places, and actions, like those
 come from a grammar (`tools/captions`) with everything that makes German hard: three genders, three ways to inflect an
 adjective, verbs in second position in main clauses and at the end of subordinate clauses, separable verb prefixes, and
 contractions of prepositions and articles. Every sentence has exactly one translation, so a small model can learn the
-whole language in a minute. Every pair also has its true word alignment, which no corpus of real captions has.
+whole language in a minute. Unlike a corpus of real captions, this corpus also has the true word alignment of every
+pair.
 
 `captions.tsv.xz` has one pair per line: the German sentence, the English sentence, and the alignment.
 """
@@ -27,8 +28,8 @@ class Caption:
 
     `links` is the alignment as written in the file. "0-0 1-2" links German word 0 to English word 0, and German word 1
     to English word 2. A contracted preposition is linked to the preposition and the article. Each part of a separable
-    verb is linked to every part of the English verb, and a compound to all of its English words. Punctuation is linked
-    to punctuation. The only tokens without a link are commas that the other language does not use.
+    verb is linked to every part of the English verb. A compound is linked to all of its English words. Punctuation is
+    linked to punctuation. The only tokens without a link are commas that the other language does not use.
     """
 
     german: str
@@ -87,9 +88,10 @@ def load_captions() -> list[Caption]:
 
 
 def caption_splits(train: int = 48_000, validation: int = 1000, test: int = 1000) -> CaptionSplits:
-    """Return training, validation, and test captions that share no German or English sentence.
+    """Return training, validation, and test captions. No German or English sentence is in two of these sets.
 
-    The test set does not depend on the other two sizes, so you can compare models trained on different amounts of data.
+    The test set does not depend on the sizes of the other two sets, so you can compare models trained on different
+    amounts of data.
 
     Raises:
         InputError: A size is negative, the sizes add up to too many captions, or the file cannot be read.

@@ -95,7 +95,8 @@ def load_corpus(
     - `captions`: German and English picture captions that come with the package; nothing is downloaded.
     - `multi30k`: German, English, and French picture captions (Elliott et al. 2016). They are read from `data_dir` if
       it is given, or from the folder in the environment variable `TRANSFORMER_LAB_DATA` if it is set. Either one can be
-      the `multi30k` folder or its parent. Otherwise, they are downloaded once to the user's cache and read from there.
+      the `multi30k` folder or its parent. Otherwise, the captions are downloaded once to the user's cache and read from
+      there.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`), and `test*.*`. Files can be
       plain text or `.gz`. The name of a training file may have a suffix (`train_small`). Files from an IWSLT campaign
       of TED talks work, too: `train.tags.de-en.*` and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. In the training
@@ -502,7 +503,7 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
 def letters_and_digits(sentence: str) -> str:
     """Return a sentence without capitalization, punctuation, and spaces.
 
-    If nothing would be left, return it unchanged.
+    If nothing would be left, return the sentence unchanged.
     """
     return "".join(character for character in sentence.casefold() if character.isalnum()) or sentence
 
@@ -549,7 +550,7 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
 
 
 def _download_multi30k(files: list[str]) -> Path:
-    """Download any files that are missing from the cache folder or damaged, and return the folder.
+    """Download any files that are damaged or missing from the cache folder, and return the folder.
 
     Raises:
         InputError: There is no connection, or a file differs from the published one. No incomplete file is left behind.
@@ -561,7 +562,8 @@ def _download_multi30k(files: list[str]) -> Path:
         url = MULTI30K_URL + file
         alternative = f"put {file} into {folder} yourself, or use the corpus captions, which needs no download"
         try:
-            # Download only if the hash of the existing file differs, and replace it once the new one is complete.
+            # Download a file only if the hash of the existing file differs. Replace that file once the new one is
+            # complete.
             pooch.retrieve(url, known_hash=MULTI30K_SHA256[file], fname=file, path=folder)
         except ValueError as error:
             raise InputError(

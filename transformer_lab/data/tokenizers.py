@@ -92,7 +92,7 @@ class PairTokenizer:
     def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
         """Return the IDs of target sentences, each between bos and eos.
 
-        `dropout`, `seed`, and errors are as in `encode_sources`.
+        `dropout`, `seed`, and errors are the same as in `encode_sources`.
         """
         return [[BOS_ID, *ids, EOS_ID] for ids in self.target_side.encode(sentences, dropout, seed)]
 
@@ -119,7 +119,7 @@ class BytePairs:
 
     A word includes the space before it. A character that is not in the alphabet is encoded as its UTF-8 bytes
     (`<0xF0>` ...), so any text decodes to its normalized form, and `<unk>` is never needed. Text never becomes a
-    special token: if a sentence contains `<eos>`, it is treated as five ordinary characters.
+    special token: if a sentence contains `<eos>`, that string is treated as five ordinary characters.
     """
 
     # Letters, digits, and other characters never share a token. This separates punctuation from words, and it keeps
@@ -137,7 +137,7 @@ class BytePairs:
         if tuple(tokens[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
             raise ValueError(f"the first tokens are not {SPECIAL_TOKENS}")
         self.tokens = list(tokens)  # in the order of their IDs
-        self.merges = [(left, right) for left, right in merges]  # in the order in which they were learned
+        self.merges = [(left, right) for left, right in merges]  # in the order they were learned
         self.chinese = chinese  # None if neither language is Chinese
         self._ids = {token: index for index, token in enumerate(self.tokens)}
         self._rank = {(self._ids[left], self._ids[right]): rank for rank, (left, right) in enumerate(self.merges)}
@@ -169,7 +169,8 @@ class BytePairs:
             raise InputError(f"chinese is {chinese!r}, but must be one of: {', '.join(get_args(ChineseTokens))}")
         kind = chinese if any(map(is_chinese, languages)) else None
         sentences = [_with_first_space(normalize(sentence), kind) for sentence in sentences]
-        # If there are too many characters, rare ones get no token, so that half of the vocabulary is left for merges.
+        # If there are too many characters, rare characters get no token, so that half of the vocabulary is left for
+        # merges.
         counts = Counter(character for sentence in sentences for character in sentence)
         alphabet = sorted(counts, key=lambda character: (-counts[character], character))[: vocab_size // 2]
         learner = Tokenizer(models.BPE())
@@ -208,7 +209,7 @@ class BytePairs:
         """Encode a piece with BPE-dropout (Provilkov et al., algorithm 1).
 
         In each step, every possible merge is skipped with probability `dropout`. Of the merges that remain, the one
-        that was learned first is applied. This is repeated until none remains. `known` caches the possible merges,
+        that was learned first is applied. This is repeated until no merge remains. `known` caches the possible merges,
         because most words occur many times.
         """
         ids = tuple(self._ids[symbol] for character in piece for symbol in self._symbols(character))
@@ -245,8 +246,9 @@ class BpeTokenizer(PairTokenizer):
     With separate vocabularies, the languages share no tokens, so names and numbers have a different vector in each
     language, and the embeddings cannot be tied.
 
-    Chinese has no spaces between words. If one of the languages is Chinese, a token has either only Chinese characters
-    or none. It can have any number of them (`chinese="byte_pairs"`) or exactly one (`"characters"`).
+    Chinese has no spaces between words. If one of the languages is Chinese, a token contains either only Chinese
+    characters or none at all. It can contain any number of them (`chinese="byte_pairs"`) or exactly one
+    (`"characters"`).
     """
 
     @property
@@ -265,8 +267,8 @@ class BpeTokenizer(PairTokenizer):
     ) -> Self:
         """Learn one vocabulary for both languages, or one for each, from pairs of sentences.
 
-        A vocabulary has at most `vocab_size` tokens, including special tokens and bytes. `chinese` has no effect unless
-        one of the languages is Chinese.
+        A vocabulary has at most `vocab_size` tokens, including special tokens and bytes. `chinese` has an effect only
+        if one of the languages is Chinese.
 
         Raises:
             InputError: `vocab_size` is less than 520, or `chinese` has an invalid value.

@@ -4,8 +4,8 @@ CTranslate2 runs its own kernels and needs only a model's sizes and weights. Gre
 unless rounding changes a choice. Its beam search differs from the one in section 6.1 in two ways. First, it divides
 scores by length^length_penalty instead of ((5 + length) / 6)^alpha. Second, a finished hypothesis leaves the beam and
 makes room for another, so the search ends after `beam_size` hypotheses have finished. The default, `length_penalty=1`,
-is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With `patience=2`, it waits for twice as many
-finished hypotheses and finds nearly the same translations as the search in section 6.1.
+is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With `patience=2`, CTranslate2 waits for twice
+as many finished hypotheses and finds nearly the same translations as the search in section 6.1.
 """
 
 import math
@@ -68,8 +68,8 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
         folder: A folder that does not exist yet or is empty.
 
     Raises:
-        InputError: CTranslate2 is not installed or does not support this model, or the folder is not empty or cannot be
-            written.
+        InputError: CTranslate2 is not installed or does not support this model, the folder is not empty, or the folder
+            cannot be written.
     """
     folder = Path(folder).resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -149,7 +149,7 @@ def refuse_unsupported(model: nn.Module) -> None:
     """Check that CTranslate2 would compute the same results as the model.
 
     Raises:
-        InputError: It would compute different results. The message names the unsupported part.
+        InputError: CTranslate2 would compute different results. The message names the unsupported part.
     """
     remedy = "export a model made only of the parts in transformer_lab.model"
     for name, module in model.named_modules():
@@ -209,7 +209,7 @@ def set_feed_forward(spec: "FeedForwardSpec", feed_forward: FeedForward, norm: L
 def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
     """Return the tokenizer in a form that needs only the `tokenizers` library.
 
-    It also normalizes the text and adds the leading space, but it does not add eos.
+    The returned tokenizer also normalizes the text and adds the leading space, but it does not add eos.
     """
     from tokenizers import Regex, Tokenizer, decoders, normalizers
 

@@ -1,8 +1,8 @@
 """Decoding with a cache: the same translations as `greedy_decode` and `beam_search`, several times faster.
 
 The plain decoders run the whole prefix through the decoder for every new token. Because no position attends to a later
-one, the keys and values of earlier tokens never change and can be cached. The model itself stays as in the paper; this
-file accesses its parts by name.
+one, the keys and values of earlier tokens never change and can be cached. The model itself is left unchanged; this file
+accesses its parts by name.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from transformer_lab.reimplementations import reimplements
 
 
 class Cache:
-    """The keys or values of all steps so far. It has spare room, so most steps copy only their own entries."""
+    """The keys or values of all steps so far. The cache has spare room, so most steps copy only their own entries."""
 
     def __init__(self) -> None:
         self.buffer: Tensor | None = None  # (batch, heads, room, d_k)
@@ -178,7 +178,7 @@ class IncrementalDecoder:
         Args:
             tokens: Integers, `(batch, new)`.
             mask: Boolean, `(batch, new, length)`, where length is the number of tokens processed so far, including the
-                new ones; True means "may attend". Tokens are in the order in which they were processed.
+                new ones; True means "may attend". Tokens are in the order they were processed.
 
         Returns:
             The input to the output layer, `(batch, new, d_model)`.
@@ -194,7 +194,7 @@ class IncrementalDecoder:
         return x if final_norm is None else normalize(final_norm, x)
 
     def reorder(self, parents: Tensor) -> None:
-        """Continue hypothesis i from `parents[:, i]`. This does nothing, because the next step's mask handles it."""
+        """Do nothing, because the next step's mask makes hypothesis i continue from `parents[:, i]`."""
 
     def select(self, sentences: Tensor) -> None:
         """Keep only the sentences with these indices: integers, `(sentences,)`."""
@@ -375,7 +375,7 @@ def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tens
 
 
 def greatest(x: Tensor, k: int) -> Tensor:
-    """Return `x.topk(k).indices` for `x`, `(rows, columns)`, several times faster if there are thousands of columns.
+    """Return `x.topk(k).indices` for `x`, `(rows, columns)`. With thousands of columns, this is several times faster.
 
     The columns are divided into groups. The k largest values are in the k groups with the largest maxima, so only those
     groups and the leftover columns are sorted.

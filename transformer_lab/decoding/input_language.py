@@ -7,8 +7,8 @@ from transformer_lab.data import Tokenizer
 from transformer_lab.errors import InputError
 
 LANGUAGE_NAMES = {"de": "German", "en": "English"}
-# Frequent words that exist in only one of the languages. Words in both, such as "in", "an", "man", "was", "so", and
-# "die", are in neither list.
+# Frequent words that exist in only one of the languages. Words that exist in both, such as "in", "an", "man", "was",
+# "so", and "die", are in neither list.
 ENGLISH = """
 a about across after again and another are around as at be because been before behind being between both but by can
 can't could couldn't did didn't do does doesn't doing don't down each every few for from get had has have he he's
@@ -54,9 +54,9 @@ def in_target_language(sentences: Sequence[str], source: str, target: str) -> li
     """Return the numbers, counted from 1, of the sentences that seem to be in the target language.
 
     A sentence is reported if it has more than twice as many function words from the target language as from the source
-    language. If it is shorter than four words, it also needs at least two from the target language. On Multi30k's three
-    test sets, this reports none of the 2,461 German sentences and 99.8 % of the English ones with five or more words.
-    If either language has no list of function words, nothing is reported.
+    language. A sentence of fewer than four words must also have at least two function words from the target language.
+    On Multi30k's three test sets, this reports none of the 2,461 German sentences and 99.8 % of the English sentences
+    with five or more words. If either language has no list of function words, nothing is reported.
     """
     if not {source, target} <= FUNCTION_WORDS.keys():
         return []

@@ -52,12 +52,12 @@ def export_page(translator: Translator, file: Path, training: Path | None = None
     Args:
         translator: A model built from the package's own parts, using byte-pair encoding. Its weights are stored in half
             precision.
-        file: Replaced if it exists.
+        file: The file to write. An existing file is replaced.
         training: The `training.json` of the model's run, so that the page can say how long training took.
 
     Raises:
-        InputError: The tokenizer is spaCy's, which cannot run in a browser; the name does not end in .html or .htm; or
-            the file cannot be written.
+        InputError: The tokenizer is spaCy's and cannot run in a browser, the file name does not end in .html or .htm,
+            or the file cannot be written.
     """
     if file.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"cannot save a page as {file.name}: end its name in .html")
@@ -81,9 +81,9 @@ def export_page(translator: Translator, file: Path, training: Path | None = None
 
 
 def render_page(picture: str, model: dict | None = None) -> str:
-    """Return the page's HTML. With `model`, the model and the scripts are embedded.
+    """Return the page's HTML. If `model` is given, the model and the scripts are embedded.
 
-    Without `model`, the page loads them from the server.
+    Otherwise, the page loads the model and the scripts from the server.
     """
     start, *imported = SCRIPTS
     modules = {f"./{name}": base64.b64encode((PAGE / name).read_bytes()).decode() for name in imported}

@@ -16,23 +16,23 @@ HOW_TO_DECODE = "decoders call `model.encode` once and `model.decode` in each st
 class TableModel:
     """A model for trying out decoders. It has only `config`, `training`, `encode`, `decode`, `eval`, and `train`.
 
-    Its logits are the logarithms of the table's probabilities plus an offset that depends on the prefix, because a real
-    model's logits are not log-probabilities either. In training mode, in which a real model uses dropout, the least
-    likely token gets the highest logit. The model records how it was used in `sentences_encoded`, `times_decoded`,
+    Its logits are the logarithms of the table's probabilities plus an offset that depends on the prefix. A real model's
+    logits are not log-probabilities, either. In training mode, when a real model would use dropout, the least likely
+    token gets the highest logit. The model records how it was used in `sentences_encoded`, `times_decoded`,
     `with_gradients`, and `saw_padding`.
 
     Args:
         table: Maps the first token of a source to a dictionary of prefixes, where `"3 4"` means tokens 3 and 4 after
             bos. Each prefix maps to the probabilities of the next token: `{5: 0.7, 2: 0.3}`.
-        default: The probabilities after a prefix that is not in the table. With None, the sentence ends there. After
-            eos, the most probable token is always a meaningless one.
+        default: The probabilities after a prefix that is not in the table. If None, the sentence ends there. After eos,
+            the most probable token is always meaningless.
         training: Whether the model starts in training mode.
         target_vocab: Size of the target vocabulary.
-        pad_id, bos_id, eos_id: As in `TransformerConfig`.
+        pad_id, bos_id, eos_id: The same as in `TransformerConfig`.
 
     Raises:
         TypeError: The model is called like a function.
-        AttributeError: An attribute is used that a decoder does not need.
+        AttributeError: The caller uses an attribute that a decoder does not need.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Translator:
         """Load the translator saved in `folder`, on the CPU, in float32 and evaluation mode.
 
         Args:
-            folder: Folder of a trained model.
+            folder: Folder that contains a trained model.
             build_model: Function that builds the model from its configuration, for example with your own parts.
 
         Raises:
@@ -72,7 +72,8 @@ class Translator:
         """Write `weights.safetensors`, `config.json`, and `tokenizer.json` into `folder`.
 
         Args:
-            folder: Created if it does not exist. Existing files are either all replaced or all kept.
+            folder: The folder to write to. It is created if it does not exist. Existing files are either all replaced
+                or all kept.
             half: Save the weights in half precision. This halves the size and changes scores in the second decimal
                 place.
 

@@ -44,7 +44,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: Path) -> None:
-    """Copy `weights` into `model`. They have the same names as in `model_weights`.
+    """Copy `weights` into `model`. The names of the weights are the same as in `model_weights`.
 
     Raises:
         InputError: The weights belong to a different model. The message names `origin` and the first tensor that

@@ -26,7 +26,7 @@ class LanguageModel(nn.Module):
     Args:
         vocab_size: Number of tokens in the vocabulary.
         d_model: Width of the model.
-        n_heads: Number of heads in each attention.
+        n_heads: Number of heads in each attention layer.
         n_layers: Number of layers.
         d_ff: Hidden width of the feed-forward networks.
         max_length: Maximum number of tokens that the model can read at once.
@@ -291,12 +291,12 @@ class LanguageModelScore:
 
     @property
     def perplexity(self) -> float:
-        """Return the exponential of the loss. It is comparable only between models with the same tokenizer."""
+        """Return the exponential of the loss. Compare it only between models with the same tokenizer."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
     def bits_per_character(self) -> float:
-        """Return the loss in bits per character. It is comparable between all models scored on the same text."""
+        """Return the loss in bits per character. It can be compared between all models scored on the same text."""
         return self.nats / math.log(2) / self.characters
 
 
@@ -305,14 +305,15 @@ def score_language_model(
 ) -> LanguageModelScore:
     """Score a model on a text by predicting every token once, based on the tokens before it in the same window.
 
-    For the first token, the model reads a line break. Every character counts, even at the end of the text, so models
-    with different tokenizers are scored on the same text.
+    To predict the first token, the model reads a line break. Every character counts, even at the end of the text, so
+    models with different tokenizers are scored on the same text.
 
     Args:
         model: The model to score. It runs in evaluation mode, and then its original mode is restored.
         tokenizer: The model's tokenizer.
         text: The text to predict. It must have at least one character.
-        loss: A function that returns a mean over tokens, such as `causal_language_model_loss` or your own.
+        loss: A function that returns a mean over tokens, such as `causal_language_model_loss` or your own version of
+            it.
 
     Raises:
         ValueError: The text is empty.

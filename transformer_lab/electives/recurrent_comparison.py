@@ -67,8 +67,8 @@ def contenders(
     """Return three recurrent translators and a Transformer with the same tokens, batches, and number of updates.
 
     Args:
-        preset: The Transformer's preset. The recurrent models use it, too, but with one layer, `d_model`, and
-            `peak_rate`.
+        preset: The Transformer's preset. The recurrent models use the same preset, but with one layer, the width
+            `d_model`, and the peak learning rate `peak_rate`.
         d_model: Width of the recurrent models, chosen so that they have about as many parameters as the Transformer.
         peak_rate: Peak learning rate of the recurrent models.
         attention: A function that builds the recurrent translator with attention. The other two recurrent translators
@@ -111,13 +111,13 @@ def choose_comparison(
 ) -> tuple[Corpus, list[Contender]]:
     """Return a corpus and its four contenders.
 
-    The corpus is Multi30k. If Multi30k is missing or the preset is `tiny`, it consists of packing lists instead.
+    The corpus is Multi30k. If Multi30k is missing or the preset is `tiny`, the corpus consists of packing lists.
 
     Args:
         scratch: The folder in which to create the packing lists.
         epochs: Number of epochs on Multi30k.
-        attention: As in `contenders`.
-        transformer: As in `contenders`.
+        attention: The same as in `contenders`.
+        transformer: The same as in `contenders`.
     """
     if os.environ.get("TRANSFORMER_LAB_PRESET") != "tiny":
         try:
@@ -148,7 +148,7 @@ def train_and_measure(
         folder: A new folder for the run.
         corpus: The corpus that is named in the preset.
         training_sentences: Number of training pairs to score as well, to show how misleading such a score is.
-        data_dir: As in `train`.
+        data_dir: The same as in `train`.
         quiet: Whether to hide the trainer's output.
 
     Returns:
@@ -198,7 +198,7 @@ def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
 def bleu_by_length(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], limits: Sequence[int] = LENGTHS
 ) -> list[dict[str, Any]]:
-    """Compute BLEU for groups of sentences with similar numbers of words in the source.
+    """Compute BLEU for groups of sentences whose sources have similar lengths, in words.
 
     Args:
         sources: The source sentences.

@@ -18,10 +18,10 @@ class ScriptedModel(nn.Module):
         says_when_confused: The output after a pad, bos, or eos token that is not part of the translation so far.
         says_when_it_sees_padding: The output if no mask hides the padding of the source.
         says_when_it_sees_nothing: The output if the mask hides the first word of the source.
-        says_in_training_mode: The output in training mode, in which a real model uses dropout.
+        says_in_training_mode: The output in training mode, when a real model would use dropout.
         says_after_its_end: The output after the end of a translation.
         vocab: Number of tokens.
-        pad_id, bos_id, eos_id: As in `TransformerConfig`.
+        pad_id, bos_id, eos_id: The same as in `TransformerConfig`.
         training: Whether the model starts in training mode.
     """
 
@@ -73,7 +73,7 @@ class ScriptedModel(nn.Module):
         return self.decode(target, *self.encode(source))
 
     def answer(self, read: list[int], words: list[int]) -> int:
-        """Return the output after the model has read the tokens `read`, given the source words that are not masked."""
+        """Return the output after the model reads the tokens in `read`, given the source words that are not masked."""
         config, says = self.config, self.says
         if self.training:
             return says.in_training_mode

@@ -65,12 +65,13 @@ def search(
     Args:
         folder: A new folder, or the folder of a search to resume or join.
         plan: The plan of the search. The default is the folder's plan or, in a new folder, a standard search on
-            `captions`. In an existing search, you can change only the numbers of trials, finalists, and seeds.
+            `captions`. In an existing search, you can change only the number of trials, the number of finalists, and
+            the number of seeds.
         workers: Number of processes that train at the same time. A single worker runs in this process. Multiple workers
             run in separate processes. If a worker is killed, perhaps because memory ran out, it is replaced.
         device: The device to train on, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one.
-        on_trial: A function that is called with a line about each trial when the trial ends. Multiple workers print the
-            line to stderr instead.
+        on_trial: A function that is called with a line about each trial when the trial ends. Multiple workers do not
+            call the function; they print the line to stderr.
         advance: A function that is called from time to time with the number of trials that have ended and the number of
             planned trials. Both numbers include the finalists.
 
@@ -223,10 +224,10 @@ def folder_of(trial: "Trial", folder: Path) -> Path:
 def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path) -> tuple["Trial", Any] | None:
     """Return `(trial, lock)` for a trial that no process is training. If no trial is left, return None.
 
-    Call this function inside `only_one`. A trial counts as running from the moment it is in the database until it ends.
-    If the folder of a running trial is not locked, either the trial is new, or its process died or was interrupted.
-    Optuna's heartbeat cannot replace the lock. It marks a trial as failed even if the trial's process was only paused.
-    If the process died before the first heartbeat, Optuna never marks the trial as failed.
+    Call this function inside `only_one`. A trial counts as running from the moment it is added to the database until it
+    ends. If the folder of a running trial is not locked, either the trial is new, or its process died or was
+    interrupted. Optuna's heartbeat cannot replace the lock. It marks a trial as failed even if the trial's process was
+    only paused. If the process died before the first heartbeat, Optuna never marks the trial as failed.
     """
     optuna = load_optuna()
     from filelock import FileLock, Timeout
@@ -298,7 +299,10 @@ def work(
     on_trial: Callable[[str], None] | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train the trials of a search until none are left, then its finalists. The arguments are as in `search`."""
+    """Train a search's trials until none are left, and then its finalists.
+
+    The arguments are the same as in `search`.
+    """
     folder, say = Path(folder), on_trial or (lambda line: None)
     plan = read_plan(folder)
     with only_one(folder):  # the first process creates the database and the corpus

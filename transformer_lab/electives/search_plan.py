@@ -1,4 +1,4 @@
-"""The plan of a hyperparameter search: its preset, the space to search, and the numbers of trials and finalists."""
+"""The plan of a hyperparameter search: its preset, the space to search, and how many trials and finalists it has."""
 
 import warnings
 from collections.abc import Mapping
@@ -33,7 +33,9 @@ def base_preset(corpus: str = "captions") -> Preset:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a search, which is saved in `search.json`. A process that joins or resumes it must use the same plan.
+    """The plan of a search, which is saved in `search.json`.
+
+    A process that joins or resumes the search must use the same plan.
 
     Raises:
         InputError: A value is not valid for a search.

@@ -1,4 +1,4 @@
-"""Statistics for a few training runs: the expected best of n, and a confidence interval for a correlation."""
+"""Statistics for a few training runs: the expected best score of n runs, and confidence intervals for correlations."""
 
 import math
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 BEST_SHARE = 0.25  # `importance` compares the best trials, which are this share of all trials, with all trials
-LIVES = 3  # a trial is abandoned after three processes died while training it, because it may be the cause
+LIVES = 3  # abandon a trial after three processes have died while training it, because the trial may be the cause
 LOST = f"its process died {LIVES} times without an error message: the system may have killed it because memory ran out"
 
 

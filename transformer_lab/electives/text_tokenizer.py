@@ -20,7 +20,7 @@ class TextTokenizer:
 
     Args:
         tokens: The token for each ID.
-        merges: Pairs of tokens to merge, in the order in which they were learned.
+        merges: Pairs of tokens to merge, in the order they were learned.
     """
 
     # Words, numbers, and punctuation, each with the space before it; line breaks; other whitespace. Nothing is lost.

@@ -36,7 +36,7 @@ def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterato
 
         def attend_without(query, key, value, mask=None, dropout=None):
             output, weights = attend(query, key, value, mask, dropout)
-            if max(off) >= output.size(1):  # use the shape, because the module may not have a count
+            if max(off) >= output.size(1):  # use the shape, because the module may not store the number of heads
                 raise ValueError(f"there is no head {max(off)}: the model has heads 0 to {output.size(1) - 1}")
             output = output.clone()
             output[:, off] = 0.0  # (batch, heads, query, d_k)

@@ -67,7 +67,7 @@ def cased_bleu(hypotheses: Sequence[str], references: Sequence[str], target: str
     """Return only `score_translations(...).bleu`, but in a third of the time.
 
     Raises:
-        InputError: As in `score_translations`.
+        InputError: For the same reasons as in `score_translations`.
     """
     from sacrebleu.metrics import BLEU
 

@@ -38,7 +38,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> Figure:
     """Draw the whole Transformer (figure 1 of the paper).
 
     Args:
-        highlight: Numbers of notebooks, such as `[5]`. The parts that these notebooks build are highlighted.
+        highlight: The numbers of the notebooks whose parts are highlighted, such as `[5]`.
     """
     words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} highlighted" if highlight else ""
     text = (

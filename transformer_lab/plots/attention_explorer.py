@@ -37,7 +37,8 @@ def explore(draw: Callable[..., Figure], **choices: Any) -> Any:
     Args:
         draw: A function that returns a figure. The default values of its parameters are the initial values of the
             controls.
-        choices: As in `interact`: `(0, 10)` creates a slider, a list creates a menu, and a boolean creates a checkbox.
+        choices: The choices for each argument, as in `interact`. `(0, 10)` creates a slider, a list creates a menu, and
+            a boolean creates a checkbox.
 
     Returns:
         The widget. To show it, make it the last expression of a cell.
@@ -129,8 +130,8 @@ def explore_attention(translator: Any, sentence: str) -> Any:
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The initial sentence cannot be translated, or the model has no attention hook. For later sentences,
-            the widget shows the error message instead.
+        InputError: The initial sentence cannot be translated, or the model has no attention hook. If a later sentence
+            cannot be translated, the widget shows the error message.
     """
 
     @functools.lru_cache(maxsize=8)  # so that moving a slider does not repeat the translation

@@ -81,8 +81,8 @@ def draw_tree(
         names: The label of each node.
         alpha: Exponent of the length penalty, which decides which hypothesis wins at the end.
         step: Draw the search up to this step, including the candidates that this step dropped. By default, draw the
-            whole search, but only the hypotheses that were kept.
-        greedy: A greedy search (beam size 1) to draw above the tree, and the labels of its nodes.
+            whole search, but leave out all candidates that were dropped.
+        greedy: A greedy search (beam size 1) to draw above the tree, along with the labels of its nodes.
     """
     last = len(tree.beams) - 1
     at_end = step is None or step >= last
@@ -116,7 +116,7 @@ def draw_tree(
 
 
 def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int, str]:
-    """Return the color of the box for each node that is drawn after a step."""
+    """Return the box color of each node that is drawn after a step."""
     in_beams = {place for beam in tree.beams[: step + 1] for place in beam}
     tried = set() if at_end else {place for place, node in enumerate(tree.nodes) if node.length == step}
     alive = {0, *(place for end in tree.beams[step] for place in tree.path(end))}
@@ -181,7 +181,7 @@ class _Drawing:
 
 
 def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write tokens as shapes. If the first font lacks a character (as for Chinese), write ordinary text instead."""
+    """Draw tokens as shapes. If the first font lacks a character (such as a Chinese one), draw ordinary text."""
     write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
     look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
     for x, y, token, color in tokens:
@@ -253,8 +253,8 @@ def explore_beam(translator: Any, sentence: str) -> Any:
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The initial sentence cannot be translated. For later sentences, the widget shows the error message
-            instead.
+        InputError: The initial sentence cannot be translated. If a later sentence cannot be translated, the widget
+            shows the error message.
     """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="22em")}
     controls = {
@@ -267,7 +267,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     @functools.lru_cache(maxsize=4)
     def find(sentence: str) -> list[tuple[SearchTree, list[str]]]:
-        """Run the search for every beam size, so that moving the slider later takes no time."""
+        """Run the search for every beam size, so that the slider can respond immediately."""
         trees = [search(translator, sentence, size) for size in range(1, WIDEST + 1)]
         return [(tree, token_names(translator, tree)) for tree in trees]
 

@@ -39,7 +39,7 @@ def stages(word: str, merges: Merges) -> list[tuple[int, list[str]]]:
 
     Args:
         word: The word, without an end-of-word symbol.
-        merges: The merges, in the order in which they were learned.
+        merges: The merges, in the order they were learned.
 
     Returns:
         Pairs `(n, symbols)`: the symbols after the first `n` merges, starting with `n` = 0. The symbols in the last
@@ -53,7 +53,7 @@ def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> 
     symbols = [*word, END_OF_WORD]
     stages_so_far = [(0, symbols)]
     while True:
-        # Apply each merge only once, even if a later merge creates its pair again.
+        # Apply each merge only once, even if a later merge creates the same pair again.
         to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > stages_so_far[-1][0]]
         if not to_come:
             return stages_so_far
@@ -67,7 +67,7 @@ def symbols_per_word(word_counts: Mapping[str, int], merges: Merges) -> list[flo
 
     Args:
         word_counts: How often each word occurs. The mean is over all occurrences.
-        merges: The merges, in the order in which they were learned.
+        merges: The merges, in the order they were learned.
 
     Raises:
         InputError: There are no words.
@@ -98,7 +98,7 @@ def draw_byte_pairs(
     """Draw sentences as symbols after some of the merges, and plot symbols per word against the number of merges.
 
     Args:
-        merges: The merges, in the order in which they were learned.
+        merges: The merges, in the order they were learned.
         sentences: Maps the name of each language to a sentence of at most 300 characters.
         word_counts: Maps the name of each language to its words and their counts.
         steps: The numbers of merges after which to draw the sentences, each from 0 to `len(merges)`. Symbols created by
@@ -236,7 +236,7 @@ def explore_byte_pairs(
     forward one merge, and forward to the next merge that changes the text.
 
     Args:
-        merges: The merges, in the order in which they were learned.
+        merges: The merges, in the order they were learned.
         sentences: Maps the name of each language to its initial text.
         word_counts: Maps the name of each language to its words and their counts.
 
@@ -244,8 +244,8 @@ def explore_byte_pairs(
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: `draw_byte_pairs` cannot draw the initial text. For later text, the widget shows the error message
-            instead.
+        InputError: `draw_byte_pairs` cannot draw the initial text. If it cannot draw a later text, the widget shows the
+            error message.
     """
     wide = Layout(width="98%")
     fields = {
@@ -259,7 +259,7 @@ def explore_byte_pairs(
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw(**_: Any) -> Figure:  # no names, because a language may be named like a variable
+    def draw(**_: Any) -> Figure:  # ignores names, because a language may have the same name as a variable
         return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:

@@ -34,7 +34,7 @@ def plot_training(metrics_path: str | Path) -> Figure:
 
 
 def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw the figure of `plot_training` from records (described in `transformer_lab.training.records`)."""
+    """Draw the `plot_training` figure from records (described in `transformer_lab.training.records`)."""
     steps = [record for record in records if record["kind"] == "step"]
     epochs = [record for record in records if record["kind"] == "epoch"]
     scored = [record for record in epochs if record.get("validation_bleu") is not None]
@@ -76,7 +76,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Plot several training runs together: validation loss and BLEU by epoch, and validation loss by minutes.
+    """Plot several training runs together: validation loss and BLEU by epoch, and validation loss by time in minutes.
 
     Args:
         runs: Maps the name of each run to its records, as returned by `transformer_lab.training.read_metrics`.
@@ -145,7 +145,8 @@ def _in_words(steps: Sequence[Mapping], epochs: Sequence[Mapping], scored: Seque
 class LiveCurve:
     """A plot of a training run that updates itself in the notebook: `train(..., on_log=LiveCurve())`.
 
-    The last plot remains as the cell's output. Outside a notebook, nothing is shown; call `figure()` instead.
+    The last plot remains as the cell's output. Outside a notebook, nothing is shown, so call `figure()` to get the
+    plot.
 
     Args:
         seconds: Minimum time between updates, in seconds. Drawing the plot takes as long as several training steps.

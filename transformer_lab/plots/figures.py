@@ -27,8 +27,8 @@ INK_LIGHTNESS = 0x75 / 255
 def new_picture(alternative_text: str, width: float, height: float) -> Figure:
     """Return an empty figure with alternative text for readers who cannot see it.
 
-    The figure is not registered with pyplot, so you do not have to close it, and a cell that ends with it shows it only
-    once.
+    The figure is not registered with pyplot, so you do not have to close it. A cell that ends with the figure shows it
+    only once.
 
     Args:
         alternative_text: A sentence or two describing what the figure shows.
@@ -44,7 +44,7 @@ def new_picture(alternative_text: str, width: float, height: float) -> Figure:
 def page_axes(figure: Figure) -> Axes:
     """Return axes that fill the figure, without ticks or a frame. One unit is one inch, and y points down.
 
-    Without margins or ticks to lay out, drawing takes half the time.
+    Drawing takes half the time because there are no margins or ticks to lay out.
     """
     width, height = figure.get_size_inches()
     return blank_axes(figure, (0, width), (height, 0))
@@ -103,9 +103,9 @@ def as_html(figure: Figure, sharpness: float = 2) -> str:
 
 
 def as_png(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> str:
-    """Return the figure as a Base64-encoded PNG. A character missing from every font becomes a box, without a warning.
+    """Return the figure as a Base64-encoded PNG. A character that no font has is drawn as a box, without a warning.
 
-    Explorers need this to be fast. `savefig` would draw the figure twice and then spend just as long compressing the
+    Explorers need this to be fast. `savefig` would draw the figure twice and then take just as long to compress the
     image.
     """
     image, own_dpi = io.BytesIO(), figure.dpi
@@ -131,7 +131,7 @@ def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
 
     Black becomes #757575, which has the highest possible contrast with both white and black (4.6, as defined by WCAG).
     Lighter grays become transparent, so they look the same on a white page and do not glare on a black page. Filled
-    areas keep their colors, and so does the text on them.
+    areas and the text on them keep their colors.
 
     Args:
         drawn: `(rows, columns, 4)`: red, green, blue, and alpha, from 0 to 255. Modified in place.

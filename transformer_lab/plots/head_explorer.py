@@ -207,7 +207,7 @@ def _draw_switches(axes: Axes, title: str, is_on: Sequence[Sequence[bool]], left
 
 
 def _write(axes: Axes, sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
-    """Write labeled sentences, one per line, truncated to `LINE` characters. Dollar signs are plain text."""
+    """Write labeled sentences, one per line, truncated to `LINE` characters. Dollar signs are treated as plain text."""
     for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
         text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
         look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}

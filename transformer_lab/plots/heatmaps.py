@@ -79,7 +79,7 @@ def attention_heatmap(
 def draw_map(
     axes: Axes, weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str], title: str, cell: float
 ) -> None:
-    """Draw the map of `attention_heatmap` with its tokens and title, but without axis names or a color bar.
+    """Draw the map that `attention_heatmap` shows, with its tokens and title but without axis names or a color bar.
 
     `seaborn.heatmap` would draw the same map, but it renders the whole figure to check whether labels overlap, which
     is too slow for an explorer.
@@ -117,19 +117,19 @@ def _font_size(cell: float) -> float:
 
 
 def label_length(tokens: Sequence[str], cell: float) -> float:
-    """Return the length of the longest token's label. This length and `cell`, the width of a cell, are in inches."""
+    """Return the length of the longest token's label, in inches. `cell` is the width of a cell, also in inches."""
     return _font_size(cell) / 72 * max((sum(map(advance, token)) for token in tokens), default=0)
 
 
 def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
-    """Write a token next to each row or below each column. Dollar signs are plain text, not formulas.
+    """Write a token next to each row or below each column. Dollar signs are treated as plain text, not as formulas.
 
     The labels are text objects with `side` as their `gid`, because matplotlib's ticks take ten times as long to create.
 
     Args:
         axes: The axes of the map, with one data unit per token.
         side: "query" (left of the rows), "next" (right of the rows), or "key" (below the columns).
-        tokens: The tokens, from top to bottom or from left to right. If the list is empty, the side stays empty.
+        tokens: The tokens, from top to bottom or from left to right. If the list is empty, that side is left blank.
         cell: Inches per token.
         look: Properties of the labels, such as `color`.
     """
@@ -211,7 +211,7 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
 
 
 def languages_of(translator: Any) -> dict[str, str]:
-    """Map "source" and "target" to the English name of the language. If it has no known name, use its code."""
+    """Map "source" and "target" to each language's English name. If a language has no known name, use its code."""
     sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
     return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
@@ -236,7 +236,7 @@ def check_stack(stack: str) -> None:
 def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> Figure:
     """Draw the same figure as `draw_attention`, but from recorded weights.
 
-    The other arguments and the errors are the same.
+    The other arguments and the errors are also the same as in `draw_attention`.
     """
     weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
     if head is None:
@@ -257,8 +257,8 @@ def chosen_weights(
     """Return the weights of one layer and everything needed to label them.
 
     Returns:
-        `(weights, query_tokens, key_tokens, languages, title)`: the shape of the weights is `(heads, query, key)`, the
-        first language is that of the queries, the second is that of the keys, and the title names the stack and layer.
+        `(weights, query_tokens, key_tokens, languages, title)`. The shape of the weights is `(heads, query, key)`. The
+        first language belongs to the queries, and the second belongs to the keys. The title names the stack and layer.
 
     Raises:
         InputError: The stack or layer does not exist.
@@ -273,7 +273,7 @@ def chosen_weights(
 
 
 def layers_of(recorded: RecordedAttention, stack: str) -> int:
-    """Return how many layers of a stack have recorded weights."""
+    """Return the number of layers in a stack that have recorded weights."""
     module = STACKS[stack][1]
     return sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
 

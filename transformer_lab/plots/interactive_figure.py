@@ -26,8 +26,8 @@ class WithPicture(VBox):
 
     Args:
         children: The widgets, from top to bottom.
-        picture: The child that these pages show. If the attribute `still` is set to other HTML, they show that HTML
-            instead.
+        picture: The child that these pages show. If the attribute `still` is set to other HTML, these pages show that
+            HTML.
     """
 
     def __init__(self, children: Sequence[Widget], picture: HTML) -> None:
@@ -51,8 +51,8 @@ class Explorer(WithPicture):
     Args:
         controls: Maps each parameter of `draw` to the widget whose `value` it receives.
         draw: A function that takes the values by name and returns a figure. It may move controls without causing a
-            redraw. It may also return a tuple of a figure and a function that does slow work. That function is called
-            after the figure is shown, unless a control has changed by then. Then the picture is drawn again.
+            redraw. It may also return a tuple of a figure and a function that does slow work. If no control changes
+            after the figure is shown, that function is called, and then the picture is drawn again.
         rows: The widgets above the picture. By default, these are the controls, stacked vertically.
         scrolls: Whether a picture that is wider than the page keeps its size and can be scrolled.
     """

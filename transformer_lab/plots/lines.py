@@ -25,7 +25,7 @@ def draw_lines(
 
     Args:
         lines: Maps the name of each line to its values.
-        alternative_text: As in `new_picture`.
+        alternative_text: The same as in `new_picture`.
         width: Width in inches.
         height: Height in inches.
         labels: Arguments for `Axes.set`, such as `title`, `xlabel`, `ylabel`, and `ylim`.

@@ -22,7 +22,7 @@ def draw_spread(values: Mapping[str, Tensor], alternative_text: str, title: str)
 
     Args:
         values: Maps the name of each set to its values, a tensor of any shape. Two to four sets are allowed.
-        alternative_text: As in `new_picture`.
+        alternative_text: The same as in `new_picture`.
         title: The title above the first histogram.
     """
     figure = new_picture(alternative_text, 7.6, 0.9 + 0.75 * len(values))
@@ -116,7 +116,7 @@ def draw_vectors(panels: Mapping[str, tuple[Tensor, Sequence[str]]], alternative
 
     Args:
         panels: Maps each title to a set of vectors, `(row, feature)`, and the names of its rows.
-        alternative_text: As in `new_picture`.
+        alternative_text: The same as in `new_picture`.
     """
     figure = new_picture(alternative_text, 9.6, 2.8)
     grid = figure.subplots(1, len(panels))
@@ -163,9 +163,10 @@ def draw_norm_runs(runs: Mapping[tuple[str, str], tuple[Sequence[float], Sequenc
     """Draw the losses of four training runs, and the gradient norm of each sublayer in the last step.
 
     Args:
-        runs: Maps `("post-norm" or "pre-norm", "no warm-up" or another name)` to a pair of lists: the loss at each
-            step, in nats, and the gradient norm of each sublayer, from bottom to top.
-        guessing: The loss of a model that guesses, in nats.
+        runs: Maps pairs of names, such as `("post-norm", "no warm-up")`, to two lists: the loss at each step, in nats,
+            and the gradient norm of each sublayer, from bottom to top. The first name is "post-norm" or "pre-norm", and
+            the second is "no warm-up" or any other name.
+        guessing: The loss, in nats, of a model that guesses.
     """
     figure = new_picture(
         "The left and middle panels show the loss. Post-norm without warm-up gets stuck not far below the loss you'd "
@@ -276,7 +277,7 @@ def parameter_shares(config: TransformerConfig) -> dict[str, int]:
 
 
 def draw_parameter_shares(configs: Mapping[str, TransformerConfig]) -> Figure:
-    """Draw each model's parameters, in millions, as a bar that is split by kind of part, as in `parameter_shares`."""
+    """Draw each model's parameters, in millions, as a bar divided by kind of part (see `parameter_shares`)."""
     shares = {name: parameter_shares(config) for name, config in configs.items()}
     listed = "; ".join(
         f"{name}: " + ", ".join(f"{part} {count / 1e6:.1f}" for part, count in parts.items())
@@ -343,7 +344,7 @@ def draw_influence(panels: Sequence[tuple[str, Tensor, Sequence[str], Sequence[s
     Args:
         panels: One tuple per table: its title, its values with shape `(result, input)`, its row names, and its column
             names.
-        alternative_text: As in `new_picture`.
+        alternative_text: The same as in `new_picture`.
     """
     figure = new_picture(alternative_text, 4.4 * len(panels), 3.7)
     grid = figure.subplots(1, len(panels), squeeze=False)[0]

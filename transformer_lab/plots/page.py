@@ -88,7 +88,7 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
 
 
 def _png(table: Tensor) -> str:
-    """Return a Base64-encoded PNG with one pixel per weight, which the page enlarges without smoothing."""
+    """Return a Base64-encoded PNG with one pixel per weight. The page enlarges it without smoothing."""
     pixels = (matplotlib.colormaps[COLORS](table.numpy())[..., :3] * 255).round().astype("uint8")
     image = io.BytesIO()
     Image.fromarray(pixels).save(image, "PNG")

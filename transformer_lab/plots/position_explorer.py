@@ -20,7 +20,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
     Args:
         d_model: Number of features, an even number.
         length: Number of positions.
-        base: The base in the formula for the angles, 10,000 in the paper. With a large `d_model`, the longest
+        base: The base in the formula for the angles (10,000 in the paper). With a large `d_model`, the longest
             wavelength is close to 2π times this number.
         position: The position to compare with, from 0. If it is too large, the last position is used.
     """

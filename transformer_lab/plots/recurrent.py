@@ -135,7 +135,7 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Fig
         "GRU:\nadditive attention": maps["additive"],
         f"Transformer: cross-attention,\n{number}, mean of heads": maps["transformer"][layer],
     }
-    # Both maps have the same rows. The tokens read go on the far left, and the tokens to predict go on the far right.
+    # Both maps have the same rows. The input tokens go on the far left, and the tokens to predict go on the far right.
     map_width, map_height = cell * len(keys), cell * len(queries)
     step = max(map_width, 2.3) + 0.35
     left, right = label_length(queries, lettering) + 0.5, label_length(written, lettering) + 0.5

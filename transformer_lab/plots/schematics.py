@@ -254,7 +254,7 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
         write(axes, x, -0.45, word, fontsize=11)
 
     def look(x: float, y: float, to_x: float, to_y: float) -> None:
-        """Draw a line from one word to another that attends to it."""
+        """Draw a line from one word to another word that attends to it."""
         axes.plot([x, to_x], [y, to_y], color=DARK, linewidth=1, alpha=0.65, zorder=2)
 
     for number, row in enumerate(rows):

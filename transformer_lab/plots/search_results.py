@@ -58,7 +58,7 @@ def draw_parallel(trials: DataFrame, plan: Plan | None = None) -> Figure:
     Raises:
         InputError: No trial has a BLEU score.
     """
-    scored = judged(trials).sort_values("bleu")  # draw the best last, on top of the others
+    scored = judged(trials).sort_values("bleu")  # draw the best trial last, on top of the others
     best = scored.iloc[-1]
     described = ", ".join(f"{NAMES[name]} {best[name]:.3g}" for name in HYPER_PARAMETERS)
     figure = new_picture(
@@ -92,7 +92,7 @@ def draw_parallel(trials: DataFrame, plan: Plan | None = None) -> Figure:
 
 
 def draw_slices(trials: DataFrame) -> Figure:
-    """Draw BLEU against each of the six hyperparameters.
+    """Plot the BLEU score against each of the six hyperparameters.
 
     Args:
         trials: The table of trials in a search.

@@ -1,4 +1,4 @@
-"""Plots about batching text: word frequencies, padded batches, and the share of padding."""
+"""Plots that illustrate how text is batched: word frequencies, padded batches, and the share of padding."""
 
 from collections.abc import Mapping, Sequence
 

@@ -79,7 +79,7 @@ def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
     """Return a widget that shows `draw_warmup` with sliders for the width, warm-up, and factor.
 
     Args:
-        rate: As in `draw_warmup`.
+        rate: The same as in `draw_warmup`.
     """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="24em")}
     return _explorer(
@@ -103,7 +103,7 @@ def draw_label_smoothing(
     in nats.
 
     Args:
-        smoothing: Amount of smoothing: at least 0 (plain cross-entropy) and below 1.
+        smoothing: Amount of smoothing, at least 0 (plain cross-entropy) and less than 1.
         vocab: Number of tokens, at least 2.
         loss: `label_smoothing_loss` or your own version of it.
 
@@ -166,7 +166,7 @@ def explore_label_smoothing(loss: Loss = label_smoothing_loss) -> Any:
     """Return a widget that shows `draw_label_smoothing` with sliders for smoothing and vocabulary size.
 
     Args:
-        loss: As in `draw_label_smoothing`.
+        loss: The same as in `draw_label_smoothing`.
     """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="28em")}
     curves = functools.cache(functools.partial(_losses_and_gradients, loss))  # smoothing 0 is always drawn

@@ -59,7 +59,7 @@ class WorkerGroup:
 
 
 def join_workers(device: torch.device) -> WorkerGroup:
-    """If torchrun started other processes, connect to them, using NCCL between GPUs and Gloo otherwise.
+    """If torchrun started other processes, connect to them. Use NCCL between GPUs; otherwise, use Gloo.
 
     Raises:
         InputError: WORLD_SIZE is not 1, but a variable needed to reach the other processes is not set.

@@ -176,7 +176,10 @@ class Metrics:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Return the records in `metrics.jsonl` up to the first incomplete line. Without a file, return an empty list."""
+    """Return the records in `metrics.jsonl` up to the first incomplete line.
+
+    If there is no file, return an empty list.
+    """
     records = []
     if Path(path).exists():
         for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():

@@ -17,8 +17,8 @@ def linear_rate(step: int, peak_rate: float, warmup_steps: int, total_steps: int
     It grows linearly to `peak_rate` at step `warmup_steps` and then decreases linearly to zero at step `total_steps`. A
     run that ends with a small learning rate reaches a lower loss than a run that stops at the full learning rate.
 
-    A run shorter than twice its warm-up spends the first half of its steps warming up to the same peak. Unless there is
-    only one step, the last step has a learning rate of 0, so it leaves the weights unchanged.
+    A run shorter than twice its warm-up spends the first half of its steps warming up to the same peak. If there is
+    more than one step, the last step has a learning rate of 0 and leaves the weights unchanged.
     """
     step = max(step, 1)
     warmup_steps = max(1, min(warmup_steps, total_steps // 2))

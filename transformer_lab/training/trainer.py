@@ -497,7 +497,10 @@ class TrainingRun:
         )
 
     def validate(self, train_loss: float, speed: float) -> None:
-        """Evaluate the model on the validation pairs and log the results. If the epoch is the best so far, note it."""
+        """Evaluate the model on the validation pairs and log the results.
+
+        If the epoch is the best so far, record its number.
+        """
         progress = self.progress
         loss, perplexity = evaluate(self.model, self.validation_batches)
         bleu = None
