@@ -75,7 +75,7 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
         `(h + 1) * d_k - 1`.
 
     Raises:
-        ValueError: `n_heads` is less than 1 or does not divide `d_model`.
+        ValueError: `n_heads` does not divide `d_model`.
     """
     batch, length, d_model = x.shape
     if n_heads < 1 or d_model % n_heads:
@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
     `(output, weights)`, where the weights may be None.
 
     Raises:
-        ValueError: `n_heads` is less than 1 or does not divide `d_model`.
+        ValueError: `n_heads` does not divide `d_model`.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
