@@ -9,6 +9,7 @@ from transformer_lab.evaluation.bleu import bleu
 from transformer_lab.exercises import find_exercise, run_check
 from transformer_lab.exercises.judgment import judge, observe_all
 from transformer_lab.model import (
+    MultiHeadAttention,
     PositionalEncoding,
     TokenEmbedding,
     combine_heads,
@@ -114,3 +115,30 @@ def test_the_check_remarks(name, check, other, remark):
     (found,) = (one for one in report.checks if one.name == check)
     assert found.state == "passed"
     assert any(remark in one for one in report.remarks), str(report)
+
+
+def test_a_forgotten_output_layer_is_not_taken_for_dropped_features():
+    """Without `w_o`, a head whose attention weights are all dropped returns zeros."""
+
+    class WithoutOutputLayer(MultiHeadAttention):
+        def forward(self, query, key, value, mask=None):
+            inputs = zip((self.w_q, self.w_k, self.w_v), (query, key, value), strict=True)
+            heads, _ = self.attend(*(split_heads(layer(x), self.n_heads) for layer, x in inputs), mask, self.dropout)
+            return combine_heads(heads)
+
+    report = judge(
+        find_exercise("MultiHeadAttention"), observe_all(find_exercise("MultiHeadAttention"), WithoutOutputLayer, 0)[0]
+    )
+    (of_dropout,) = (check for check in report.checks if check.name.startswith("dropout acts"))
+    assert of_dropout.state == "passed", str(report)
+    assert report.state == "failed"
+
+
+def test_a_float_mask_is_not_called_float64():
+    """Checks run with float64 as the default, which students don't see in their notebooks."""
+    def as_floats(length, device=None):
+        return torch.ones(1, 1, length, length).tril()
+
+    report = run_check(find_exercise("causal_mask"), as_floats)
+    assert "float64" not in str(report)
+    assert "a floating-point dtype; expected dtype bool" in " ".join(str(report).split())

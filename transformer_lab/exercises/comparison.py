@@ -155,7 +155,7 @@ class _Comparison:
             says = f"`{where}` has shape {tuple(received.shape)}; expected {tuple(expected.shape)}"
             self.differ(expected, received, where, "shape", says)
         elif _kind_of_dtype(expected) != _kind_of_dtype(received):
-            says = f"`{where}` has dtype {_dtype_name(received)}; expected {_dtype_name(expected)}"
+            says = f"`{where}` has {_dtype_in_words(received)}; expected {_dtype_in_words(expected)}"
             self.differ(expected, received, where, "dtype", says)
         else:
             if _dtype_name(expected) != _dtype_name(received):
@@ -264,6 +264,12 @@ def to_double(numbers: Tensor | np.ndarray) -> Tensor:
 
 def _dtype_name(numbers: Tensor | np.ndarray) -> str:
     return str(numbers.dtype).removeprefix("torch.")
+
+
+def _dtype_in_words(numbers: Tensor | np.ndarray) -> str:
+    """Name the dtype, except for float64, which a check makes the default, so students see float32 in the notebook."""
+    name = _dtype_name(numbers)
+    return "a floating-point dtype" if name == "float64" else f"dtype {name}"
 
 
 def _is_exact(numbers: Tensor | np.ndarray) -> bool:

@@ -73,7 +73,7 @@ PADDING_MASK = Exercise(
     points=1,
     minutes=10,
     returns=("mask",),
-    axes={"tokens": "batch length", "mask": "batch 1 1 key", "scores": "batch heads query key"},
+    axes={"tokens": "batch length", "mask": "batch heads query key", "scores": "batch heads query key"},
     probes=PROBES_OF_TOKENS,
     properties=[
         Property(
@@ -152,8 +152,8 @@ CAUSAL_MASK = Exercise(
     points=1,
     minutes=10,
     returns=("mask",),
-    axes={f"mask for {length} words": "1 1 query key" for length in range(3, 41)}
-    | {"mask": "1 1 query key", "scores": "batch heads query key"},
+    axes={f"mask for {length} words": "batch heads query key" for length in range(3, 41)}
+    | {"mask": "batch heads query key", "scores": "batch heads query key"},
     banned=("torch.nn.Transformer.generate_square_subsequent_mask",),
     probes=[
         Probe(
@@ -222,7 +222,7 @@ TARGET_MASK = Exercise(
     points=1,
     minutes=5,
     returns=("mask",),
-    axes={"tokens": "batch length", "mask": "batch 1 query key"},
+    axes={"tokens": "batch length", "mask": "batch heads query key"},
     builds_on=("padding_mask", "causal_mask"),
     banned=("torch.nn.Transformer.generate_square_subsequent_mask",),
     probes=PROBES_OF_TOKENS,
