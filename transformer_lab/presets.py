@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from transformer_lab.errors import InputError
 
-DEFAULT_ALPHA = 1.5  # length penalty; the best value for the included model on Multi30k's validation pairs
+DEFAULT_ALPHA = 1.5  # length penalty; chosen with an earlier model on Multi30k's validation pairs
 LARGEST_BEAM = 1000  # with 4,000 tokens, a beam of 5,000 takes minutes per sentence, and 100,000 would use up memory
 MOST_WORKERS = 64  # processes of a search; a typo with a few extra digits would use up memory
 

@@ -34,7 +34,7 @@ def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float
         One list of tokens per sentence, without bos, eos, and pad.
 
     Raises:
-        ValueError: A source or a translation is longer than the model's own `max_length`.
+        ValueError: A source or a translation is longer than the model's own `max_length`. The model raises it.
     """
     bos, eos = model.config.bos_id, model.config.eos_id
     translations = []

@@ -40,7 +40,7 @@ def greedy_decode(model: Transformer, source: Tensor, max_length: int) -> list[l
         One list of tokens per sentence, without bos, eos, and pad.
 
     Raises:
-        ValueError: A source or a translation is longer than the model's own `max_length`.
+        ValueError: A source or a translation is longer than the model's own `max_length`. The model raises it.
     """
     config = model.config
     with evaluation_mode(model):

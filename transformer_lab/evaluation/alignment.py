@@ -14,7 +14,7 @@ def alignment_error_rate(weights: Tensor, gold: Tensor) -> float:
         gold: Boolean, with the same shape; True where the two tokens are linked.
 
     Raises:
-        ValueError: The shapes differ, or there are no rows or columns.
+        ValueError: The shapes differ.
     """
     if weights.shape != gold.shape:
         raise ValueError(f"weights {tuple(weights.shape)} and gold {tuple(gold.shape)} must have the same shape")
