@@ -18,7 +18,7 @@ def expected_best(values: Sequence[float], n: int) -> float:
         n: The number of runs that the best is chosen from, at least 1. It may be larger than N.
 
     Raises:
-        ValueError: there are no values, or `n` is below 1.
+        ValueError: `values` is empty, or `n` is below 1.
     """
     if len(values) == 0 or n < 1:
         raise ValueError(f"got {len(values)} values and n = {n}, but both numbers must be at least 1")
