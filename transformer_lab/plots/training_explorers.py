@@ -125,8 +125,8 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
     best = min(range(len(losses)), key=losses.__getitem__)
     at_best = f"falls to {losses[best]:.2f}, where that logit is about {leads[best]:.1f} ahead, and then rises again"
     figure = new_picture(
-        f"Labels smoothed by {smoothing:g} over {vocab} tokens: the right token gets {right:.3g}, and each of "
-        f"the others gets {each:.2g}. As the logit of the right token moves ahead, the loss "
+        f"Labels smoothed by {smoothing:g} over {vocab} tokens: the correct token gets {right:.3g}, and each of "
+        f"the others gets {each:.2g}. As the logit of the correct token moves ahead, the loss "
         + (at_best if smoothing else "falls toward 0")
         + "; the gradient of that logit "
         + ("crosses 0 there." if smoothing else "approaches 0 without crossing it."),
@@ -140,7 +140,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
     answer = shown // 2
     heights = [right if token == answer else each for token in range(shown)]
     bars.bar(range(shown), heights, color=[DARK if token == answer else LIGHT for token in range(shown)])
-    bars.set(ylim=(0, 1.2), xticks=[answer], xticklabels=["right token"], ylabel="probability")
+    bars.set(ylim=(0, 1.2), xticks=[answer], xticklabels=["correct token"], ylabel="probability")
     bars.set_title("Labels" + (f": {shown} of {vocab} tokens" if shown < vocab else ""))
     bars.text(answer, right + 0.03, f"{right:.4g}", ha="center")
     # There is room to the left of the correct token's bar. With two tokens, this is the center of the other bar.
@@ -152,7 +152,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
         axes.plot(leads, smoothed, color=DARK, linewidth=2, label=name)
         if smoothing:
             axes.plot(leads[best], smoothed[best], "o", color=ORANGE, markersize=7, zorder=3)
-        axes.set_xlabel("logit of the right token,\nahead of the others by")
+        axes.set_xlabel("logit of the correct token,\nahead of the others by")
     curve.set(title="Loss (nats)", ylim=(0, 1.1 * max(losses + plain_losses)))
     curve.legend(frameon=False)
     slope.axhline(0, color="0.8", linewidth=1, zorder=0)
