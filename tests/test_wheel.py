@@ -101,7 +101,7 @@ def test_open_copies_the_wheels_notebooks_into_the_current_folder(unpacked, tmp_
 
 
 def test_the_wheel_contains_the_data_that_the_notebooks_show(unpacked, tmp_path):
-    """The wheel needs the included model and the recorded results to which the electives compare a reader's run."""
+    """The wheel needs the included model and the recorded results that the electives compare a reader's run with."""
     facts = json.loads(run(FACTS, unpacked, tmp_path))
     package = unpacked / "transformer_lab"
     assert facts["package"] == str(package / "__init__.py")

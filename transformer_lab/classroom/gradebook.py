@@ -202,7 +202,7 @@ class Gradebook:
     def entries(self) -> list[Entry]:
         """Return the results that count, sorted by student and notebook.
 
-        The last run in which a student submitted a notebook counts. If there were several files for it, the one with
+        Only the last run in which a student submitted a notebook counts. If there were several files for it, the one with
         the most points counts. A file that could not be read counts only while it is still submitted.
         """
         entries = []

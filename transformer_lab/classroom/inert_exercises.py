@@ -27,7 +27,7 @@ class CheckFailed(Exception):  # noqa: N818 (the package's name for it)
 
 
 def check(*arguments: Any, as_: Any = None) -> None:
-    """Print which exercise is submitted: `check(softmax)` or `check("softmax", f)`."""
+    """Print which exercise is being submitted: `check(softmax)` or `check("softmax", f)`."""
     if as_ is not None:  # this cell demonstrates a common mistake
         return
     name = _name_of(arguments, vars(sys.modules.get("__main__", sys)))

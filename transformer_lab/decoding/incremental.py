@@ -47,7 +47,7 @@ class Cache:
         return self.buffer[:, :, : self.length]
 
     def reorder(self, indices: Tensor) -> None:
-        """Replace row i with the former row `indices[i]`."""
+        """Replace row i with what was row `indices[i]` before."""
         self.buffer = self.buffer.index_select(0, indices)  # several times faster than `buffer[indices]`
 
 

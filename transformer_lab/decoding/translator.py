@@ -107,7 +107,7 @@ class Translator:
             beam_size: Number of hypotheses to keep for each sentence; 1 is greedy decoding.
             alpha: Exponent of the length penalty; larger values favor longer translations.
             max_length: Maximum number of tokens per translation. The default is the length of the source plus 50
-                (section 6.1), but at most the model's own `max_length`.
+                (section 6.1), capped at the model's own `max_length`.
             advance: Called after each batch with the number of sentences in it, to show progress.
 
         Returns:

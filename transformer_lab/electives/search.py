@@ -159,7 +159,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
-    """Open the folder's database, and return its studies `trials` and `finalists`. This takes almost a second.
+    """Open the folder's database, and return its `trials` and `finalists` studies. This takes almost a second.
 
     Raises:
         InputError: The database cannot be used.

@@ -222,7 +222,7 @@ def raised(function: Callable, *arguments: Any) -> str:
 
 
 def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
-    """For each mode before the call, return whether `model` is in training mode after `call(model)`."""
+    """Call `call(model)` once in each mode, and return for each whether `model` is in training mode afterward."""
     afterwards = {}
     for mode in ("training", "evaluation"):
         call(model.train(mode == "training"))

@@ -298,7 +298,7 @@ def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> No
 
 
 def index_of(what: str, given: int, count: int) -> int:
-    """Convert an index of a layer or head, which may be negative, to an index from 0 to `count` - 1.
+    """Convert the index of a layer or head to one from 0 to `count` - 1. The index may be negative.
 
     Args:
         what: "layer" or "head".

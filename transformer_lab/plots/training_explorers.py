@@ -191,5 +191,5 @@ def _losses_and_gradients(loss: Loss, smoothing: float, vocab: int) -> tuple[lis
 
 
 def _explorer(draw: Callable[..., Figure], **controls: Any) -> Explorer:
-    """Return a widget with a row of sliders above the figure that `draw` returns for their values."""
+    """Return a widget with a row of sliders and, below them, the figure that `draw` returns for the sliders' values."""
     return Explorer(controls, draw, [HBox(list(controls.values()))])

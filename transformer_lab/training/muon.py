@@ -15,7 +15,7 @@ POLYNOMIAL, ROUNDS = (3.4445, -4.7750, 2.0315), 5
 class Muon(torch.optim.AdamW):
     """Muon for matrices and Adam for everything else, with one learning rate.
 
-    A step of Adam changes each weight by about 0.2 times the learning rate. A step of Muon is multiplied by 0.2 √(the
+    An Adam step changes each weight by about 0.2 times the learning rate. A step of Muon is multiplied by 0.2 √(the
     longer side) so that it has the same size (Liu et al. 2025, "Muon is Scalable for LLM Training"). `torch.optim.Muon`
     takes the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix at a time. Here, matrices of the same shape
     are processed together, which is faster when there are many small matrices.
