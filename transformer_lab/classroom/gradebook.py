@@ -202,8 +202,8 @@ class Gradebook:
     def entries(self) -> list[Entry]:
         """Return the results that count, sorted by student and notebook.
 
-        Only the last run in which a student submitted a notebook counts. If there were several files for it, the one with
-        the most points counts. A file that could not be read counts only while it is still submitted.
+        Only the last run in which a student submitted a notebook counts. If there were several files for it, the one
+        with the most points counts. A file that could not be read counts only while it is still submitted.
         """
         entries = []
         for files in self._files_of_last_runs():

@@ -10,8 +10,8 @@ class ScriptedModel(nn.Module):
     """A model that reads its translations from a script. It has the parts of a `RecurrentTranslator` that decoders use.
 
     Its state contains the tokens it has read. If these tokens are not the translation so far, the model repeats the
-    last token. Every other kind of mistake has its own output token, so the translation shows what went wrong. The model
-    also records how it was used.
+    last token. Every other kind of mistake has its own output token, so the translation shows what went wrong. The
+    model also records how it was used.
 
     Args:
         says_to_source_beginning_with: Maps the first token of each source to the tokens of its translation.
@@ -88,7 +88,7 @@ class ScriptedModel(nn.Module):
 
 
 class ScriptedDecoder(nn.Module):
-    """The decoder of a `ScriptedModel`. Its state consists of a 1, the number of tokens read, and the tokens themselves."""
+    """The decoder of a `ScriptedModel`. Its state is a 1, the number of tokens read, and the tokens themselves."""
 
     room = 40
 

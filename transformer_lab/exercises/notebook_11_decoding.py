@@ -339,7 +339,7 @@ THREE_LENGTHS = {"": "$.37 a.36 b.27", "a": "$.97 c.03", "b": "c.68 d.2 e.12"}
 
 
 def nearly_tied(sampler: InputSampler, miscounted: int) -> Rows:
-    """Return a short sentence and a longer one. With alpha 1, the wrong one wins if the lengths are off by `miscounted`."""
+    """Return a short sentence and a longer one. With alpha 1, the wrong one wins if lengths are off by `miscounted`."""
     words = sampler.integer(1, 2)  # at the start of both sentences
     lead, short = (words + 1) * math.log(0.999), math.log(0.4)
 
