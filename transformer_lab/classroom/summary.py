@@ -219,7 +219,7 @@ def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
 
 
 def _leave_home_alone() -> None:
-    """Keep matplotlib from saving a list of fonts in the home folder: the grader may write only to its output folder."""
+    """Keep matplotlib from saving a font list in the home folder: the grader may write only to its output folder."""
     if "matplotlib" in sys.modules or "MPLCONFIGDIR" in os.environ:
         return
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "matplotlib"), Path.home() / ".matplotlib"
