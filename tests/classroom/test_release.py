@@ -84,7 +84,8 @@ def test_the_plan_for_a_term_adds_up(course):
     assert "00 to 14 take about twenty hours, the electives about seven more" in main_page
     columns = list(zip(*map(exercises_points_hours, electives), strict=True))
     assert round(sum(columns[2])) == 7
-    assert f"| one of 20 to 23 | {' | '.join(f'{min(column):.2g} to {max(column):.2g}' for column in columns)} |" in page
+    ranges = " | ".join(f"{min(column):.2g} to {max(column):.2g}" for column in columns)
+    assert f"| one of 20 to 23 | {ranges} |" in page
 
 
 def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
