@@ -1,6 +1,7 @@
 """Find and describe the differences between expected and received data."""
 
 import math
+import re
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
@@ -91,7 +92,8 @@ class _Comparison:
         self.differ(expected, received, where, "type", says)
 
     def remark_on_type(self, expected: Any, received: Any, where: str) -> None:
-        self.remarks.append(f"`{where}` is {described(received)}; use {described(expected)}.")
+        anywhere = re.sub(r"\[\d+\]", "[…]", where)  # one remark for a whole list: no index, and no value
+        self.remarks.append(f"`{anywhere}` is {described(received)}; use {described(expected).partition(' (')[0]}.")
 
     def compare_results(self, expected: tuple, received: Any, names: tuple[str, ...]) -> None:
         """Compare the values that a function returns. Each value has a name."""

@@ -35,6 +35,7 @@ class Probe:
     tolerance: float = 1e-5  # absolute and relative; rounding to float32 inside float64 code stays within it
     # (inputs, expected, received) -> what is wrong, or None, or a Remark; for checks with more than one right result
     compare_results: Callable[[dict, Any, Any], str | None] | None = None
+    is_example: bool = True  # False if nobody can work it out by hand, so that a report prefers to show another probe
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Turn observations into a report. No student code runs here, so a grader can do its scoring in its own process."""
 
 import functools
-import re
 from typing import Any
 
 from transformer_lab.exercises.diagnosis import Diagnosis, diagnose
@@ -82,10 +81,7 @@ def judge(
     changes = list(dict.fromkeys(change for observed in observations.values() for change in observed.changes))
     state = "failed" if changes else "not checked" if len(observations) < len(exercise.checks) else "passed"
     results.append(CheckResult(LEAVES_THE_REST_ALONE, state, "; ".join(map(change_in_words, changes))))
-    unique: dict[str, str] = {}  # remarks that differ only in numbers, such as an index, say the same thing
-    for remark in (remark for verdict in verdicts for remark in verdict.remarks):
-        unique.setdefault(re.sub(r"[\d.]+", "", remark), remark)
-    remarks = tuple(unique.values())
+    remarks = tuple(dict.fromkeys(remark for verdict in verdicts for remark in verdict.remarks))
     if all(result.state == "passed" for result in results):
         return Report(exercise.name, "passed", 1.0, exercise.points, tuple(results), remarks=remarks)
 
@@ -180,11 +176,10 @@ def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
 def _plainness(verdict: Verdict) -> int:
     """Sort key: probes that compare results directly come first.
 
-    Probes with their own comparison and probes of dropout come next, because a reader can't work out the extremes of
-    hundreds of calls. Properties come last.
+    Probes with their own comparison, and those that make no example, come next, and properties come last.
     """
     check = verdict.check
-    return 2 if isinstance(check, Property) else int(check.compare_results is not None or "dropout" in check.name)
+    return 2 if isinstance(check, Property) else int(check.compare_results is not None or not check.is_example)
 
 
 def _size(data: Any) -> int:

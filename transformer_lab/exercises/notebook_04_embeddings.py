@@ -325,6 +325,7 @@ POSITIONAL_ENCODING = Exercise(
             "dropout acts on the sum, in training only",
             lambda sampler: position_inputs(sampler, 1, 2, dropout=0.25, max_length=400),
             position_dropout,
+            is_example=False,
         ),
     ],
     properties=[

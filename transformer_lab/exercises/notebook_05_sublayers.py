@@ -156,6 +156,7 @@ FEED_FORWARD = Exercise(
             "dropout acts on the hidden layer, in training only",
             lambda sampler: feed_forward_inputs(sampler, 1, 2, 3, 1, dropout=0.25),
             module_dropout,
+            is_example=False,
         ),
     ],
     properties=[
@@ -235,8 +236,8 @@ def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
     return extremes(module, x, others=[lambda y: y @ matrix + shift], samples=300, evaluated=300)
 
 
-def residual_probe(name: str, call, **settings) -> Probe:
-    return Probe(name, lambda sampler: residual_inputs(sampler, **settings), call)
+def residual_probe(name: str, call, is_example: bool = True, **settings) -> Probe:
+    return Probe(name, lambda sampler: residual_inputs(sampler, **settings), call, is_example=is_example)
 
 
 def parts_after_a_call(subject, arguments, x):
@@ -274,12 +275,14 @@ RESIDUAL_CONNECTION = Exercise(
         residual_probe(
             "post-norm: dropout acts on the sublayer's output, in training only",
             residual_dropout,
+            is_example=False,
             norm_first=False,
             dropout=0.5,
         ),
         residual_probe(
             "pre-norm: dropout acts on the sublayer's output, in training only",
             residual_dropout,
+            is_example=False,
             norm_first=True,
             dropout=0.25,
         ),

@@ -109,7 +109,9 @@ def module_dropout(subject, arguments, weights, **inputs):
 def dropout_probe(
     name: str, answer: type[nn.Module], loud: str, names: tuple[str, ...] = ("x",), n_layers: int | None = None
 ) -> Probe:
-    return Probe(name, lambda sampler: dropout_inputs(sampler, answer, loud, names, n_layers), module_dropout)
+    return Probe(
+        name, lambda sampler: dropout_inputs(sampler, answer, loud, names, n_layers), module_dropout, is_example=False
+    )
 
 
 def same_parameters(

@@ -273,11 +273,17 @@ RECURRENT_ENCODER = Exercise(
         Probe("several layers", lambda sampler: encoder_inputs(sampler, (3, 2), n_layers=sampler.integer(2, 3))),
         Probe("a pad_id other than 0", lambda sampler: encoder_inputs(sampler, (2, 4), pad_id=sampler.integer(1, 8))),
         Probe("gradients reach the embedding and both directions", encoder_gradient_inputs, encoder_gradients),
-        Probe("dropout acts on embeddings and memory, in training only", encoder_dropout_inputs, encoder_dropout),
+        Probe(
+            "dropout acts on embeddings and memory, in training only",
+            encoder_dropout_inputs,
+            encoder_dropout,
+            is_example=False,
+        ),
         Probe(
             "with two layers, dropout also acts between them",
             lambda sampler: encoder_dropout_inputs(sampler, 2),
             encoder_dropout,
+            is_example=False,
         ),
     ],
     properties=[
@@ -460,7 +466,10 @@ ATTENTION_DECODER = Exercise(
         Probe("a batch with a mask that hides the padding of the source", decoder_mask_inputs),
         Probe("gradients reach the memory and all weights", decoder_inputs, gradients_of_module),
         Probe(
-            "dropout acts on the embedding and on the output, in training only", decoder_dropout_inputs, decoder_dropout
+            "dropout acts on the embedding and on the output, in training only",
+            decoder_dropout_inputs,
+            decoder_dropout,
+            is_example=False,
         ),
     ],
     properties=[
