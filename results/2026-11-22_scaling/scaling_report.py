@@ -349,8 +349,10 @@ def about_training(training: Mapping[str, Any]) -> str:
         if whole
         else ""
     )
-    sizes_head = ("model", "d_model, d_ff", "parameters", "10¹² operations")
-    columns = (*sizes_head, "ms per update", "10⁹ operations per s", "s per epoch")
+    columns = (
+        *("model", "d_model, d_ff", "parameters", "10¹² operations"),
+        *("ms per update", "10⁹ operations per s", "s per epoch"),
+    )
     return f"""## Training, by number of pairs and by model size
 
 Each time per update is the mean of {last["measured_updates"]} updates in {training["precision"]}, with
@@ -433,8 +435,7 @@ def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
             else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} × 10¹² operations per update (counted)"
         )
         if of_optimizer := training["flops_of_the_optimizers_of_presets"][preset]:
-            counted = f"{of_optimizer / 1e12:.2f} × 10¹² operations"
-            step += f". Every GPU performs the full optimizer step, which takes {counted}"
+            step += f". Every GPU performs the full optimizer step: {of_optimizer / 1e12:.2f} × 10¹² operations"
         head = ("link", "GPUs", "ms per update", "ms to sum gradients", "speed-up", "efficiency")
         sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters and {step}.\n\n{table(head, rows)}")
     links = " or ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())

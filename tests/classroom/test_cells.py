@@ -87,7 +87,7 @@ def test_global_names(source, binds, reads, changes):
 
 
 def test_what_is_too_long_is_not_parsed():
-    """Parsing takes hundreds of times as much memory as the text. The names in a long cell are found in another way."""
+    """Parsing takes hundreds of times as much memory as the text. The names in a long cell are found without it."""
     names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}

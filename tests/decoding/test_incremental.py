@@ -289,8 +289,8 @@ def test_greatest_are_those_of_topk(columns, k):
     generator = torch.Generator().manual_seed(columns + k)
     x = torch.randn(20, columns, generator=generator)
     x[0] = -torch.inf
-    x[1, -k:] += 100  # the greatest are in the remainder
-    x[2, : k * GROUPS : GROUPS] += 100  # the greatest are in one group
+    x[1, -k:] += 100  # the largest are in the remainder
+    x[2, : k * GROUPS : GROUPS] += 100  # the largest are in one group
     x[3] = x[3].round()  # many ties
     chosen = greatest(x, k)
     assert torch.equal(x.gather(1, chosen), x.topk(k).values)

@@ -161,7 +161,7 @@ def numpy_attention(query, key, value):
 
 
 def test_a_namesake_from_a_library_is_left_alone():
-    """If you import torch's softmax as `softmax`, your code is meant to use it."""
+    """If you import torch's softmax as `softmax`, your code should use it."""
     source = """
 from torch.nn.functional import softmax
 from math import sqrt

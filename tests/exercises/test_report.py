@@ -74,7 +74,7 @@ def test_states_differ_by_sign_and_word():
 
 
 def test_the_title_counts_checks():
-    """In self-study, the number of passed checks says more than the points, because points are meant for graders."""
+    """In self-study, the number of passed checks says more than the points, because points are for graders."""
     checks = tuple(CheckResult("name", state) for state in ("passed", "failed", "not checked"))
     assert Report("x", "failed", score=1 / 3, out_of=2).points == 0.67
     assert Report("x", "failed", checks=checks).title == "x: not right yet, 1 of 3 checks passed"
