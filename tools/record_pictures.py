@@ -155,7 +155,7 @@ def mistake(browser, lab) -> None:
 def explorer(browser, lab) -> None:
     """Record the heat map of notebook 14, with one word selected."""
     camera = Camera(browser, lab, "14_heat_maps.ipynb", 880, 1180, 1.5)
-    cell = "three-stacks-three-kinds-of_look-for-yourself-2"
+    cell = "three-kinds-of-maps_look-for-yourself-2"
     for setup in ("attention-heat-maps-2", "attention-heat-maps-3"):
         camera.notebook.run(setup)
     output = camera.notebook.run(cell)
