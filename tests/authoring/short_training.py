@@ -13,13 +13,13 @@ from transformer_lab.electives import language_model
 from transformer_lab.training import trainer
 
 def _first_batches(*arguments, bucketed_batches=data.bucketed_batches, **options):
-    return bucketed_batches(*arguments, **options)[:8]
+    return bucketed_batches(*arguments, **options)[:3]
 
 def _first_tokens(self, sentences, beam_size, alpha, max_length, *advance, search=Translator.search):
-    return search(self, sentences, beam_size, alpha, max_length or min(20, self.model.config.max_length), *advance)
+    return search(self, sentences, beam_size, alpha, min(6, max_length or self.model.config.max_length), *advance)
 
 def _first_steps(model, tokens, steps, *arguments, train=language_model.train_language_model, **options):
-    return train(model, tokens, min(steps, 40), *arguments, **options)
+    return train(model, tokens, min(steps, 10), *arguments, **options)
 
 data.bucketed_batches = trainer.bucketed_batches = _first_batches
 Translator.search = _first_tokens
