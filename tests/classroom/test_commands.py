@@ -106,25 +106,6 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
     assert done.warnings == "warning: submitted nothing: 1 of the 2 students on the roster: Bob [2J\n"
 
 
-def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
-    """Gradescope's autograder copies one file. Without that file, the student is told that the autograder failed."""
-    hand_in("Ada", **ALL)
-    hand_in("Ada", "01_attention", softmax="# passed")
-    (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")
-    (tmp_path / "handed_in" / "Cyd").mkdir()  # an empty folder
-    lab("grade", "handed_in")
-    files = sorted((tmp_path / "grades" / "gradescope").glob("*.json"))
-    assert [file.stem for file in files] == ["Ada", "Bob", "Cyd"]
-    ada, bob, cyd = (json.loads(file.read_text()) for file in files)
-    names = [test["name"] for test in ada["tests"]]
-    assert {"01_attention: softmax", "03_masks: padding_mask"} <= set(names)
-    assert ada["score"] == 2
-    for student, reason in ((bob, "incomplete"), (cyd, "no notebook")):
-        (test,) = student["tests"]
-        assert test["score"] == student["score"] == 0
-        assert reason in test["output"]
-
-
 def test_names_do_not_reach_the_terminal_as_commands(lab, hand_in, reader):
     """An escape sequence in a name could clear the screen or inject text into the terminal."""
     name = "Eve\x1b[2J\x1b]0;owned\x07\u202e\r"
@@ -225,7 +206,6 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["grade", "handed_in", "--out", "handed_in/grades"], "is inside the submissions"),
         (["grade", "handed_in", "--out", "strange"], "not a gradebook, or damaged"),
         (["grade", "--only", "causal_maks", "--out", "strange"], "did you mean causal_mask"),
         (["grade", "handed_in", "--roster", "a file"], "a file contains no names"),
