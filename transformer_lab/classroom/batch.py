@@ -174,19 +174,11 @@ def regrade_exercise(
     course: Course | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> BatchResult | None:
-    """Regrade one exercise in all previously graded submissions, and save the results if they are approved.
+    """Regrade one exercise in all previously graded submissions.
 
-    Args:
-        paths: Files, folders, and zips; by default, all paths from earlier runs that still exist.
-        out: The folder that contains the gradebook.
-        exercise: Name of the exercise.
-        open_grader: See `grader_for`.
-        approve: Called with all changes before anything is written.
-        course: As in `grade_batch`.
-        advance: As in `grade_batch`.
-
-    Returns:
-        The outcome. If the changes are not approved, nothing is written and the result is None.
+    `approve` is called with all changes before anything is written. If it returns False, nothing is written and the
+    result is None. By default, `paths` are all paths from earlier runs that still exist. See `grade_batch` for the
+    other arguments.
 
     Raises:
         InputError: Raised for the same reasons as in `grade_batch`. Also raised if the exercise does not exist, or if

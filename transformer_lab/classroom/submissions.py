@@ -447,12 +447,9 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
     zip, or have the same number from a course system. The best of these files will count. If only the names match, the
     files may be from two people, so the second person gets a different name.
     """
-    with_notebook = {candidate.owner for candidate in candidates if candidate.problem != NO_NOTEBOOK}
-    candidates = [  # Moodle may add an empty text field next to a notebook
-        candidate
-        for candidate in candidates
-        if candidate.problem != NO_NOTEBOOK or candidate.owner not in with_notebook
-    ]
+    # Moodle may add an empty text field next to a notebook.
+    with_notebook = {one.owner for one in candidates if one.problem != NO_NOTEBOOK}
+    candidates = [one for one in candidates if one.problem != NO_NOTEBOOK or one.owner not in with_notebook]
     used: set[str] = set()
     names: dict[_Owner, str] = {}
     owners = {candidate.owner for candidate in candidates}
