@@ -55,16 +55,9 @@ def test_release(lab, course, tmp_path):
     done = lab("release", "03", "--out", "handout")
     assert (done.status, done.warnings) == (0, "")
     assert "transformer-lab grade" in done.hints[0]
-    assert sorted(path.name for path in (tmp_path / "handout").iterdir()) == [
-        "03_masks.ipynb",
-        "README.md",
-        "manifest.json",
-    ]
-    assert {line.rpartition("/")[2] for line in done.stdout.splitlines()} == {
-        "03_masks.ipynb",
-        "README.md",
-        "manifest.json",
-    }
+    names = {"03_masks.ipynb", "README.md", "manifest.json"}
+    assert {path.name for path in (tmp_path / "handout").iterdir()} == names
+    assert {line.rpartition("/")[2] for line in done.stdout.splitlines()} == names
     manifest = json.loads((tmp_path / "handout" / "manifest.json").read_text())
     assert list(manifest["notebooks"]) == ["03_masks"]
     done = lab("release", "--all", "--out", "all")
@@ -195,9 +188,7 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
     assert table.read_text() == before
     answer("y")
     assert "2 submissions graded" in lab("grade", "--only", "causal_mask").stdout
-    assert table.read_text() == before.replace("Ada,1,0,0,1,3,", "Ada,1,1,0,2,3,").replace(
-        "Bob,1,0,0,1,3,", "Bob,1,1,0,2,3,"
-    )
+    assert table.read_text() == before.replace(",1,0,0,1,3,", ",1,1,0,2,3,")
     reader.overrides = {"causal_mask": "failed"}
     lab("grade", "--only", "causal_mask", "--yes")
     assert table.read_text() == before

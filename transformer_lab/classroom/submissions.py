@@ -482,7 +482,7 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
 def _guess_notebook(candidate: _Candidate) -> str:
     """Guess the notebook from an exercise's ID or else from the file's name, without parsing the file."""
     match = re.search(rb'"exercise-\w{1,80}"', candidate.content)
-    return match[0].decode(errors="replace") if match else candidate.file.parts[-1]
+    return match[0].decode() if match else candidate.file.parts[-1]
 
 
 def _unique(name: str, used: set[str]) -> str:
