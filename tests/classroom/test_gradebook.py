@@ -56,7 +56,7 @@ def test_the_last_run_of_a_notebook_counts(book):
 
 
 def test_of_two_files_of_one_run_the_better_counts(book):
-    run(book, result("Ada", "v1", 1.0), result("Ada", "v2", 0.5), paths=["good.ipynb", "bad.ipynb"])
+    run(book, result("Ada", "v1", 0.5), result("Ada", "v2", 1.0), paths=["bad.ipynb", "good.ipynb"])
     (entry,) = book.entries()
     assert (entry.path, entry.others) == ("good.ipynb", ("bad.ipynb",))
 

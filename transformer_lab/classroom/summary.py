@@ -39,13 +39,7 @@ THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # co
 
 
 def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NO_ROSTER) -> str:
-    """Return the summary page.
-
-    Args:
-        entries: The results that count.
-        names: Maps each student to the name of their page in `feedback/`, without its suffix.
-        attendance: Who on the roster submitted nothing, and who is not on the roster.
-    """
+    """Return the summary page. `names` maps students to the names of their pages in `feedback/`, without the suffix."""
     graded = [entry for entry in entries if entry.result.exercises]  # those that count toward the averages
     results = [(entry.student, result) for entry in entries for result in entry.result.exercises]
     students = {
