@@ -12,7 +12,7 @@ import pytest
 from nbval.plugin import comment_markers as nbval_markers
 from nbval.plugin import find_comment_markers
 
-from transformer_lab.classroom.assemble import SKIP, Assembled, NotGradable, assemble
+from transformer_lab.classroom.assemble import Assembled, NotGradable, assemble, is_skipped, role_of
 from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.submissions import Submission
 
@@ -54,7 +54,7 @@ def handed_in(notebook: Any, path: str = "work.ipynb") -> Assembled:
     course = {cell.id for cell in COURSE.notebook(assembled.name).cells}
     assert course <= set(cells)
     for cell in assembled.notebook.cells:
-        students = cell.metadata.get("transformer_lab", {}).get("student", False)
+        students = role_of(cell).get("student", False)
         assert students == (cell.id not in course or (students and cell.id.startswith("exercise-")))
         if students:
             assert set(cell.metadata) == {"transformer_lab"}
@@ -66,6 +66,9 @@ def handed_in(notebook: Any, path: str = "work.ipynb") -> Assembled:
 
 def cell_of(notebook: dict[str, Any], cell_id: str) -> dict[str, Any]:
     return next(cell for cell in notebook["cells"] if cell.get("id") == cell_id)
+
+
+STUBS = {name: cell_of(untouched(), f"exercise-{name}")["source"] for name in EXERCISES}
 
 
 def insert(notebook: dict[str, Any], before: str, *cells: dict[str, Any]) -> None:
@@ -90,11 +93,7 @@ def code(source: str, **fields: Any) -> dict[str, Any]:
 
 def order(assembled: Assembled) -> list[str]:
     """Return the sources of the cells that run, in order."""
-    return [cell.source for cell in assembled.notebook.cells if cell.cell_type == "code" and SKIP not in tags(cell)]
-
-
-def tags(cell: Any) -> list[str]:
-    return cell.metadata.get("tags", [])
+    return [cell.source for cell in assembled.notebook.cells if cell.cell_type == "code" and not is_skipped(cell)]
 
 
 # --- normal notebooks ------------------------------------------------------------------------------------------------
@@ -107,17 +106,16 @@ def test_a_solution(name):
     assert assembled.name == name
     assert list(assembled.sources) == [exercise.name for exercise in COURSE.exercises(name)]
     assert assembled.remarks == ()
-    skipped = [cell for cell in assembled.notebook.cells if SKIP in tags(cell)]
+    skipped = list(filter(is_skipped, assembled.notebook.cells))
     assert len(skipped) >= 4
-    assert not any(cell.metadata.get("transformer_lab") for cell in skipped)
+    assert not any(map(role_of, skipped))
 
 
 def test_an_untouched_notebook():
     """The assembled notebook contains the stubs, and nothing is flagged."""
     assembled = handed_in(untouched())
-    assert list(assembled.sources) == EXERCISES
-    assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
-    assert assembled.remarks == ()
+    assert (assembled.sources, assembled.remarks) == (STUBS, ())
+    assert all("raise NotImplementedError()" in stub for stub in STUBS.values())
 
 
 def test_nothing_but_sources_is_taken_over():
@@ -197,25 +195,25 @@ def test_where_an_answer_is_found(change):
 
 
 @pytest.mark.parametrize(
-    "source", ["softmax = max", "!ls\ndef softmax(x):\n    return x", "def softmax(x)\n    return x"]
+    ("source", "is_answer"),
+    [
+        ("softmax = max", True),
+        ("!ls\ndef softmax(x):\n    return x", True),
+        ("def softmax(x)\n    return x", True),
+        ("%%bash\ndef softmax(scores)", False),
+        ("print(softmax(3))", False),
+    ],
 )
-def test_a_cell_that_binds_the_name_is_the_answer(source):
+def test_a_cell_that_binds_the_name_is_the_answer(source, is_answer):
     """A cell is found by the name it defines, even if it contains IPython syntax or a syntax error.
 
     `test_cells` has more cases.
     """
     notebook = untouched()
-    insert(notebook, "check-softmax", code(source, id="mine"))
-    assembled = handed_in(notebook)
-    assert assembled.sources["softmax"] == source
-    assert next(cell for cell in assembled.notebook.cells if cell.id == "exercise-softmax").source == source
-
-
-@pytest.mark.parametrize("source", ["%%bash\ndef softmax(scores)", "print(softmax(3))"])
-def test_a_cell_that_does_not_bind_the_name_is_not_the_answer(source):
-    notebook = untouched()
     insert(notebook, "check-softmax", code(source))
-    assert "NotImplementedError" in handed_in(notebook).sources["softmax"]
+    assembled = handed_in(notebook)
+    (cell,) = (cell for cell in assembled.notebook.cells if cell.id == "exercise-softmax")
+    assert assembled.sources["softmax"] == cell.source == (source if is_answer else STUBS["softmax"])
 
 
 def test_the_last_definition_counts():
@@ -255,8 +253,8 @@ def test_a_stub_that_was_left_behind_counts_for_nothing():
     insert(notebook, "exercise-softmax", both)
     assembled = handed_in(notebook)
     assert assembled.sources["softmax"] == assembled.sources["numpy_attention"] == both["source"]
-    stubs = [cell_of(untouched(), f"exercise-{name}")["source"] for name in ("softmax", "numpy_attention")]
-    assert [order(assembled).count(source) for source in (both["source"], *stubs)] == [1, 0, 0]
+    sources = both["source"], STUBS["softmax"], STUBS["numpy_attention"]
+    assert list(map(order(assembled).count, sources)) == [1, 0, 0]
 
 
 def test_answers_in_each_others_cells():
@@ -429,7 +427,7 @@ def test_nbvals_markers_have_no_effect(marker):
     cell_of(notebook, "exercise-softmax")["source"] = "\n".join([*texts, ANSWERS["softmax"], *texts])
     notebook["cells"] = [*map(code, texts), *notebook["cells"]]
     assembled = handed_in(notebook)
-    students = [cell for cell in assembled.notebook.cells if cell.metadata.get("transformer_lab", {}).get("student")]
+    students = [cell for cell in assembled.notebook.cells if "student" in role_of(cell)]
     assert len(students) == len(EXERCISES) + len(LINES)
     assert not any(list(find_comment_markers(cell.source)) for cell in students)
     assert marker in assembled.sources["softmax"]  # the page shows the source as the student wrote it

@@ -86,7 +86,6 @@ def test_nothing_of_a_student_is_more_than_text(entry, read_page):
         plain = read_page(feedback_page("x", [replace(ours, result=replace(ours.result, problem="p"))], {}))
         page = read_page(feedback_page(hostile, [theirs, entry(hostile, "", hostile, problem=hostile)], {}))
         assert set(page.tags) - {"code", "b", "h2"} <= set(plain.tags)
-        assert page.text.count("alert(1)") == hostile.count("alert(1)") * page.text.count("alert(1)")
         assert f"Feedback for {clean(hostile)}" in page.text  # shown verbatim, not interpreted as a template
         feedback_page(hostile, [theirs], {}).encode("utf-8")
         assert set("\x00\x1b\x9b\u202e").isdisjoint(page.text)

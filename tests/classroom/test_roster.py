@@ -242,15 +242,6 @@ def test_marks_go_back_into_the_course_systems_table(hand_in, notebook_with, mar
     assert sheet["Identifier"].tolist() == [row.split(",")[0] for row in rows[1:]]
 
 
-@pytest.mark.usefixtures("without_charts")
-def test_a_list_that_cannot_be_read_stops_before_anything(hand_in, mark_reader, course, tmp_path):
-    reader = mark_reader()
-    with pytest.raises(InputError, match="No such file"):
-        grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", reader, course, roster=tmp_path / "none")
-    assert reader.graded == []
-    assert not (tmp_path / "grades").exists()
-
-
 def test_a_gradebook_of_before_has_no_list(tmp_path):
     path = tmp_path / "gradebook.sqlite"
     Gradebook(path)

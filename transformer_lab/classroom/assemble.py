@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 from nbformat import NotebookNode, from_dict
@@ -221,13 +222,12 @@ class _Plan:
     def __init__(self, cells: list[_Cell], original: _CourseNotebook, remarks: list[str]) -> None:
         self.cells, self.original, self.remarks = cells, original, remarks
         self.answers: dict[str, _Cell] = {}  # maps each exercise to the cell that counts
-        self.homes: dict[str, _Cell] = {}  # maps each exercise to the cell inserted at its position
+        self.homes: dict[_Cell, str] = {}  # maps each answer to the exercise at whose position it is inserted
         self.added: defaultdict[int, list[_Cell]] = defaultdict(list)  # keyed by the position of the cell after them
         self._remark_on_other_notebooks()
         for cell in cells:
             self._locate(cell)
         self._choose_answers()
-        self._choose_homes()
         self._place_added_cells()
         self._remark_on_order()
 
@@ -252,9 +252,8 @@ class _Plan:
         else:
             cell.exercise = None
             text = _normalized(cell.source)
-            cell.position = original.by_id.get(cell.id, original.by_id.get(cell.grade_id))
-            if cell.position is None and text:
-                cell.position = original.by_text.get(text)
+            by_id, by_text = original.by_id, original.by_text
+            cell.position = by_id.get(cell.id, by_id.get(cell.grade_id, by_text.get(text)))
             if cell.position is not None:
                 cell.is_edited = text != _normalized(original.cells[cell.position].source)
                 cell.exercise = exercise_of(original.cells[cell.position])  # a stub that has lost its ID
@@ -286,6 +285,8 @@ class _Plan:
             if name not in unanswered[-1].defines:
                 self.remarks.append(f"The cell for `{name}` does not define `{name}`.")
         for name, cell in self.answers.items():
+            if cell not in self.homes or cell.exercise == name:
+                self.homes[cell] = name
             if not cell.is_code:
                 self.remarks.append(f"The cell for `{name}` had been changed to a text cell; it was run as code.")
 
@@ -308,19 +309,13 @@ class _Plan:
                     return [code]
         return []
 
-    def _choose_homes(self) -> None:
-        """Assign each answer a single position, even if it answers several exercises."""
-        for cell in self.answers.values():
-            answered = [exercise for exercise, answer in self.answers.items() if answer is cell]
-            self.homes[cell.exercise if cell.exercise in answered else answered[0]] = cell
-
     def _place_added_cells(self) -> None:
         """Insert each of the student's own cells after the cell it follows, but before the next exercise.
 
         The student's own cells are always included if they precede an exercise. All other cells, including edited
         course cells, are included only if an answer needs them.
         """
-        positions = {cell: self.original.by_exercise[home] for home, cell in self.homes.items()}
+        positions = {cell: self.original.by_exercise[home] for cell, home in self.homes.items()}
         candidates: list[tuple[_Cell, int, bool]] = []  # the cell, its position, and whether it is always included
         preceding = -1
         for cell, following in zip(self.cells, self._positions_of_next_exercise(positions), strict=True):
@@ -378,24 +373,22 @@ class _Plan:
         distinct = list(dict.fromkeys(positions))
         if distinct != sorted(distinct):
             self.remarks.append("Some cells had been moved; they were run in their original order.")
+        at_exercises = set(self.original.by_exercise.values())
+        others = [position for position in positions if position not in at_exercises]
         code = {position for position, cell in enumerate(self.original.cells) if cell.cell_type == "code"}
-        missing = len(code - set(positions) - set(self.original.by_exercise.values()))
-        if missing:
+        if missing := len(code - at_exercises - set(others)):
             self.remarks.append(f"{plural(missing, 'course cell')} had been deleted and {_were(missing)} put back.")
-        of_exercises = [cell.exercise for cell in self.cells if cell.exercise]
-        repeated = len(positions) - len(distinct) - (len(of_exercises) - len(set(of_exercises)))
-        if repeated > 0:
+        if repeated := len(others) - len(set(others)):
             self.remarks.append(f"{plural(repeated, 'course cell')} {_were(repeated)} in the notebook twice.")
 
     # --- building ---
 
     def notebook(self) -> NotebookNode:
         cells: list[NotebookNode] = []
-        n_added = 0
+        numbers = count(1)
         for position, cell in enumerate([*self.original.cells, None]):
-            for own in self.added.get(position, []):
-                n_added += 1
-                cells.append(_code(_without_markers(own.source), f"student-{n_added}", {"student": True}))
+            for own in self.added[position]:
+                cells.append(_code(_without_markers(own.source), f"student-{next(numbers)}", {"student": True}))
             if cell is not None:
                 cells.append(self._course_cell(cell))
         _skip_demonstrations(cells)
@@ -413,14 +406,12 @@ class _Plan:
             check.outputs = [from_dict({"output_type": "stream", "name": "stdout", "text": printed})]
             return check
         exercise = exercise_of(cell)
-        if exercise in self.homes:
-            return _code(
-                _without_markers(self.homes[exercise].source), cell.id, {"exercise": exercise, "student": True}
-            )
-        if exercise in self.answers:
-            home = next(name for name, own in self.homes.items() if own is self.answers[exercise])
-            return _code(f"# `{exercise}` is in the cell for `{home}`.", cell.id, {"exercise": exercise})
-        return _code(cell.source, cell.id, {"exercise": exercise} if exercise else {})
+        answer = self.answers.get(exercise)
+        if answer is None:
+            return _code(cell.source, cell.id, {"exercise": exercise} if exercise else {})
+        if self.homes[answer] == exercise:
+            return _code(_without_markers(answer.source), cell.id, {"exercise": exercise, "student": True})
+        return _code(f"# `{exercise}` is in the cell for `{self.homes[answer]}`.", cell.id, {"exercise": exercise})
 
 
 def _code(source: str, cell_id: str, role: dict[str, Any]) -> NotebookNode:
@@ -435,11 +426,10 @@ def _code(source: str, cell_id: str, role: dict[str, Any]) -> NotebookNode:
 
 def _without_markers(source: str) -> str:
     """Disable the comments that control nbval. Like nbval, this uses `splitlines` to split lines."""
-    lines = source.splitlines(keepends=True)
-    for index, line in enumerate(lines):
-        if line.strip().startswith("#"):
-            lines[index] = _NBVAL_MARKER.sub(lambda marker: marker[0].replace("_", "-"), line)
-    return "".join(lines)
+    return "".join(
+        _NBVAL_MARKER.sub(lambda marker: marker[0].replace("_", "-"), line) if line.strip().startswith("#") else line
+        for line in source.splitlines(keepends=True)
+    )
 
 
 def _skip_demonstrations(cells: list[NotebookNode]) -> None:

@@ -5,11 +5,12 @@ import hashlib
 import os
 import secrets
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -173,19 +174,11 @@ def regrade_exercise(
     course: Course | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> BatchResult | None:
-    """Regrade one exercise in all previously graded submissions, and save the results if they are approved.
+    """Regrade one exercise in all previously graded submissions.
 
-    Args:
-        paths: Files, folders, and zips; by default, all paths from earlier runs that still exist.
-        out: The folder that contains the gradebook.
-        exercise: Name of the exercise.
-        open_grader: See `grader_for`.
-        approve: Called with all changes before anything is written.
-        course: As in `grade_batch`.
-        advance: As in `grade_batch`.
-
-    Returns:
-        The outcome. If the changes are not approved, nothing is written and the result is None.
+    `approve` is called with all changes before anything is written. If it returns False, nothing is written and the
+    result is None. By default, `paths` are all paths from earlier runs that still exist. See `grade_batch` for the
+    other arguments.
 
     Raises:
         InputError: Raised for the same reasons as in `grade_batch`. Also raised if the exercise does not exist, or if
@@ -212,22 +205,20 @@ def regrade_exercise(
                 parameter="exercise",
             )
         advance(0, len(todo))
-        changes, merged = [], []
+        regraded = []
         seed = secrets.randbits(62)
         with open_grader(seed, course) as grader:
             for count, result in enumerate(_grade_all(todo, grader, course, exercise), start=1):
-                whole = before[result.student, result.digest]
-                change, whole = _with_regraded(whole, result, exercise)
-                changes.append(change)
-                merged.append(whole)
+                regraded.append(_with_regraded(before[result.student, result.digest], result, exercise))
                 advance(count, len(todo))
             sandboxed = grader.sandboxed
+        changes = [change for change, _ in regraded]
         if not approve(sorted(changes, key=lambda c: (c.student.casefold(), c.student, c.notebook))):
             return None
         sandboxed_before = all(entry.sandboxed for entry in book.entries())
         run = _begin(book, seed, paths, only=exercise)
         book.record_sandbox(run, sandboxed and sandboxed_before)
-        for result in merged:
+        for _, result in regraded:
             if not grader_failed(result):
                 book.save(run, result)
         book.finish(run)
@@ -282,14 +273,12 @@ def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         lock = os.open(out / ".grading", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
+    with open(lock, "rb"):  # closes it at the end
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a forked worker does not inherit this kind of lock
         except OSError:
             raise InputError(f"another run is writing to {out}: wait for it, or choose another folder") from None
         yield out, Gradebook(out / GRADEBOOK)
-    finally:
-        os.close(lock)
 
 
 def _last_run(book: Gradebook, out: Path) -> GradingRun | None:
@@ -321,17 +310,16 @@ def _grade_all(
     Students take turns: everyone's first file is started before anyone's second file. That way, a student with many
     files doesn't delay the others.
     """
-    files: Counter[str] = Counter()
-    turns: dict[Key, int] = {}
-    for student, digest in todo:
-        files[student] += 1
-        turns[student, digest] = files[student]
+    files: defaultdict[str, list[Key]] = defaultdict(list)  # per student
+    for key in todo:
+        files[key[0]].append(key)
+    in_turn = filter(None, chain.from_iterable(zip_longest(*files.values())))
     seconds_spent: Counter[str] = Counter()  # per student
     refused: list[SubmissionResult] = []
     running: dict[Key, Assembled] = {}
 
     def assembled() -> Iterator[Assembled]:
-        for student, digest in sorted(todo, key=turns.__getitem__):
+        for student, digest in in_turn:
             submission, began = todo[student, digest], time.monotonic()
             is_late = seconds_spent[student] >= STUDENT_SECONDS and not submission.problem
             notebook = TIME_IS_UP if is_late else _assembled(submission, course)

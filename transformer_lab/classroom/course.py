@@ -28,6 +28,7 @@ class Course:
         self.paths = {path.stem: path for path in sorted(self.folder.glob("[0-9][0-9]_*.ipynb"))}
         if not self.paths:
             raise InputError(f"no notebooks like 01_attention.ipynb in {folder}: give the course folder")
+        self.names = list(self.paths)  # ["00_tour", "01_attention", ...]
         self._read = cache(lambda name: nbformat.read(self.paths[name], as_version=4))
 
     @classmethod
@@ -42,11 +43,6 @@ class Course:
             if folder.is_dir():
                 return cls(folder)
         raise InputError(f"the course notebooks are not in {own.parent}: run this in the project's folder")
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The names of the notebooks: `["00_tour", "01_attention", ...]`."""
-        return list(self.paths)
 
     @cached_property
     def graded(self) -> list[str]:

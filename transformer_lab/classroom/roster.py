@@ -86,11 +86,8 @@ def read_roster(path: Path) -> list[Person]:
 def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendance:
     """Match people on a roster to students: first by number and name, then by name, and finally by number alone.
 
-    Case, accents, spaces, and punctuation are ignored, and the family name may come first.
-
-    Args:
-        roster: The people. If it is empty, all students count as listed.
-        students: Names as they appear in the gradebook.
+    Case, accents, spaces, and punctuation are ignored, and the family name may come first. The students' names are
+    those in the gradebook. If the roster is empty, all students count as listed.
     """
     unlisted, absent = _as_people(students), list(roster)
     numbers = {student: person.number for student, person in unlisted.items() if person.number}

@@ -10,7 +10,7 @@ import re
 import stat
 import unicodedata
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -84,7 +84,7 @@ class _File:
         return _is_zip(self.parts[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Candidate:
     """A submitted file whose owner does not have a unique name yet."""
 
@@ -136,7 +136,7 @@ def _in_path(path: Path) -> list[_Candidate]:
         raise InputError(f"{printable(str(path), 300)}: {reason}: give files, folders, or zips") from None
     (file,) = _files_below(path, (path.name,))
     student = _Student(_owner(file) or _Owner(path.absolute().parent.name), where)
-    return [student.read_notebook(file, where)]
+    return list(student.read_file(file, where))
 
 
 def _by_student(files: Sequence[_File], fallback: str, where: str) -> list[_Candidate]:
@@ -164,48 +164,38 @@ class _Student:
 
     def read(self, files: Sequence[_File]) -> Iterator[_Candidate]:
         for file in files:
-            container = os.path.join(self.where, file.parts[0])
-            if file.is_zip and not file.is_link:
-                candidates = self._read_zip(file, container)
-            else:
-                is_relevant = file.is_link or file.is_notebook
-                candidates = [self.read_notebook(file, container)] if is_relevant else []
-            for candidate in candidates:
-                yield candidate
-                if candidate.problem == TOO_MANY_FILES:
-                    return
+            if file.is_zip or file.is_link or file.is_notebook:
+                for candidate in self.read_file(file, os.path.join(self.where, file.parts[0])):
+                    yield candidate
+                    if candidate.problem == TOO_MANY_FILES:
+                        return
 
-    def _read_zip(self, file: _File, container: str) -> Iterator[_Candidate]:
-        """Yield the notebooks in a zip, ignoring zips within it."""
+    def read_file(self, file: _File, container: str) -> Iterator[_Candidate]:
+        """Yield a notebook, or the notebooks in a zip, ignoring zips within it."""
         try:
-            with _open_zip(BytesIO(self._content(file)), MAX_ENTRIES_PER_STUDENT) as archive:
-                files = _files_in_zip(archive, file.path)
-                owners = {_owner_by_system(inner.parts[0]) for inner in files}
-                if len(owners) > 1 and None not in owners:  # a student can submit such a zip, too
-                    raise NotGradable(WHOLE_CLASS)
-                for inner in files:
-                    if inner.is_notebook or inner.is_link:
-                        yield self.read_notebook(inner, container)
-        except NotGradable as problem:
-            yield _Candidate(self.owner, file, container, problem=str(problem))
-
-    def read_notebook(self, file: _File, container: str) -> _Candidate:
-        try:
-            content = without_outputs(self._content(file))
+            if not self.files_left:
+                raise NotGradable(TOO_MANY_FILES)
+            self.files_left -= 1
+            if file.is_link:
+                raise NotGradable(LINK)
+            content = file.read(self)
+            if file.is_zip:
+                with _open_zip(BytesIO(content), MAX_ENTRIES_PER_STUDENT) as archive:
+                    files = _files_in_zip(archive, file.path)
+                    owners = {_owner_by_system(inner.parts[0]) for inner in files}
+                    if len(owners) > 1 and None not in owners:  # a student can submit such a zip, too
+                        raise NotGradable(WHOLE_CLASS)
+                    for inner in files:
+                        if inner.is_notebook or inner.is_link:
+                            yield from self.read_file(inner, container)
+                return
+            content = without_outputs(content)
             if len(content) > self.bytes_to_keep:
                 raise _too_much("notebooks", MAX_BYTES_KEPT_PER_STUDENT)
+            self.bytes_to_keep -= len(content)
+            yield _Candidate(self.owner, file, container, content)
         except NotGradable as problem:
-            return _Candidate(self.owner, file, container, problem=str(problem))
-        self.bytes_to_keep -= len(content)
-        return _Candidate(self.owner, file, container, content)
-
-    def _content(self, file: _File) -> bytes:
-        if not self.files_left:
-            raise NotGradable(TOO_MANY_FILES)
-        self.files_left -= 1
-        if file.is_link:
-            raise NotGradable(LINK)
-        return file.read(self)
+            yield _Candidate(self.owner, file, container, problem=str(problem))
 
 
 def _read(stream: BinaryIO, size: int, student: _Student) -> bytes:
@@ -457,45 +447,42 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
     zip, or have the same number from a course system. The best of these files will count. If only the names match, the
     files may be from two people, so the second person gets a different name.
     """
-    with_notebook = {candidate.owner for candidate in candidates if candidate.problem != NO_NOTEBOOK}
-    candidates = [  # Moodle may add an empty text field next to a notebook
-        candidate
-        for candidate in candidates
-        if candidate.problem != NO_NOTEBOOK or candidate.owner not in with_notebook
-    ]
+    # Moodle may add an empty text field next to a notebook.
+    with_notebook = {one.owner for one in candidates if one.problem != NO_NOTEBOOK}
+    candidates = [one for one in candidates if one.problem != NO_NOTEBOOK or one.owner not in with_notebook]
     used: set[str] = set()
     names: dict[_Owner, str] = {}
     owners = {candidate.owner for candidate in candidates}
     for owner in sorted(owners, key=lambda owner: (owner.display_name != owner.name, owner)):
         names[owner] = _unique(owner.display_name, used)  # `Ada Lovelace` keeps her name, `Ada  Lovelace` doesn't
 
-    def claim(index: int) -> tuple[bool, int]:
+    def claim(candidate: _Candidate) -> tuple[bool, int]:
         """Rank files by their claim to a name.
 
         Files in a folder or zip with that name come first, followed by `a_03` and then `a_03 (1)`.
         """
-        is_loose = candidates[index].container.lower().endswith(".ipynb")
-        return is_loose, len(candidates[index].file.parts[-1]) * is_loose
+        is_loose = candidate.container.lower().endswith(".ipynb")
+        return is_loose, len(candidate.file.parts[-1]) * is_loose
 
-    students: dict[int, str] = {}
-    students_by_container: dict[tuple[_Owner, str], dict[str, str]] = {}  # one dictionary for each owner and notebook
-    for index in sorted(range(len(candidates)), key=claim):
-        candidate, owner = candidates[index], candidates[index].owner
-        known = students_by_container.setdefault((owner, _guess_notebook(candidate)), {})
+    students: dict[_Candidate, str] = {}
+    students_by_container: defaultdict[tuple[_Owner, str], dict[str, str]] = defaultdict(dict)  # per owner and notebook
+    for candidate in sorted(candidates, key=claim):
+        owner = candidate.owner
+        known = students_by_container[owner, _guess_notebook(candidate)]
         container = "" if owner.system else candidate.container
         student = known.get(container) or (names[owner] if not known or candidate.problem else "")
-        students[index] = student or _unique(names[owner], used)
-        known.setdefault(container, students[index])
+        students[candidate] = student or _unique(names[owner], used)
+        known.setdefault(container, students[candidate])
     return [
-        Submission(students[index], printable(candidate.file.path, 500), candidate.content, candidate.problem)
-        for index, candidate in enumerate(candidates)
+        Submission(students[candidate], printable(candidate.file.path, 500), candidate.content, candidate.problem)
+        for candidate in candidates
     ]
 
 
 def _guess_notebook(candidate: _Candidate) -> str:
     """Guess the notebook from an exercise's ID or else from the file's name, without parsing the file."""
     match = re.search(rb'"exercise-\w{1,80}"', candidate.content)
-    return match[0].decode(errors="replace") if match else candidate.file.parts[-1]
+    return match[0].decode() if match else candidate.file.parts[-1]
 
 
 def _unique(name: str, used: set[str]) -> str:

@@ -39,13 +39,7 @@ THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # co
 
 
 def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NO_ROSTER) -> str:
-    """Return the summary page.
-
-    Args:
-        entries: The results that count.
-        names: Maps each student to the name of their page in `feedback/`, without its suffix.
-        attendance: Who on the roster submitted nothing, and who is not on the roster.
-    """
+    """Return the summary page. `names` maps students to the names of their pages in `feedback/`, without the suffix."""
     graded = [entry for entry in entries if entry.result.exercises]  # those that count toward the averages
     results = [(entry.student, result) for entry in entries for result in entry.result.exercises]
     students = {
@@ -98,7 +92,6 @@ def _exercises(graded: Sequence[Entry]) -> dict[str, Any]:
     def draw(axes: "Axes") -> None:
         style = {"color": OUTCOMES, "width": 0.75, "edgecolor": "none"}
         outcomes.plot.barh(stacked=True, ax=axes, xlabel="students", ylabel="", **style)
-        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.invert_yaxis()  # the first exercise at the top
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncol=5)
 
@@ -110,35 +103,33 @@ def _exercises(graded: Sequence[Entry]) -> dict[str, Any]:
 
 def _totals(graded: Sequence[Entry]) -> dict[str, Any]:
     """Return overall and per-notebook statistics, and a histogram. If no file could be graded, return {}."""
-    possible = sum(columns(graded).values())
-    if not possible:
+    if not graded:
         return {}
+    everyone = _statistics(graded)
+    possible = everyone["possible"]
     by_notebook = groupby(sorted(graded, key=lambda entry: entry.notebook), key=lambda entry: entry.notebook)
-    notebooks = {name: list(submitted) for name, submitted in by_notebook}
-    totals = [sum(entry.result.earned for entry in submitted) for submitted in by_student(graded).values()]
 
     def draw(axes: "Axes") -> None:
         import seaborn
 
+        style = {"color": BAR, "alpha": 1, "edgecolor": "none"}
         bins = min(int(possible) if possible == int(possible) else 20, 20)
-        seaborn.histplot(x=totals, bins=bins, binrange=(0, possible), color=BAR, alpha=1, edgecolor="none", ax=axes)
+        seaborn.histplot(x=everyone["points"], bins=bins, binrange=(0, possible), ax=axes, **style)
         axes.set(xlabel=f"points, of {number(possible)}", ylabel="students", xlim=(0, possible))
-        axes.yaxis.get_major_locator().set_params(integer=True)
 
     return {
-        "everyone": _statistics(totals, possible),
-        "notebooks": {
-            name: _statistics([entry.result.earned for entry in submitted], sum(columns(submitted).values()))
-            for name, submitted in notebooks.items()
-        },
+        "everyone": everyone,
+        "notebooks": {name: _statistics(list(submitted)) for name, submitted in by_notebook},
         "picture": chart(draw, 2.6),
     }
 
 
-def _statistics(points: Sequence[float], possible: float) -> dict[str, float]:
+def _statistics(graded: Sequence[Entry]) -> dict[str, Any]:
+    """Return each student's points for these notebooks, and statistics of the points."""
+    points = [sum(entry.result.earned for entry in submitted) for submitted in by_student(graded).values()]
     mean, median = statistics.fmean(points), statistics.median(points)
-    spread = {"lowest": min(points), "highest": max(points)}
-    return {"count": len(points), "possible": possible, "mean": mean, "median": median, **spread}
+    summary = {"count": len(points), "possible": sum(columns(graded).values()), "mean": mean, "median": median}
+    return {"points": points, **summary, "lowest": min(points), "highest": max(points)}
 
 
 def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
@@ -159,7 +150,6 @@ def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
         labels, counts = zip(*shown, strict=True)
         seaborn.barplot(x=counts, y=labels, color=BAR, saturation=1, edgecolor="none", orient="h", width=0.7, ax=axes)
         axes.set(xlabel="students", ylabel="")
-        axes.xaxis.get_major_locator().set_params(integer=True)
 
     rows = [
         {"exercise": exercise, "says": sentences(exercise).get(slug, slug), "students": students}
@@ -201,20 +191,24 @@ def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
     import seaborn
     from matplotlib.figure import Figure
 
+    ink, lines = THEMES["light"]
+    style = {"text.color": ink, "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink}
+    style |= {"axes.edgecolor": lines, "grid.color": lines, "legend.frameon": False, "axes.facecolor": "none"}
+    style |= {"svg.hashsalt": "transformer-lab", "font.family": "DejaVu Sans", "font.size": 10}
+    with matplotlib.rc_context({**seaborn.axes_style("whitegrid"), **style}):
+        figure = Figure(figsize=(9, height), layout="constrained")
+        axes = figure.subplots()
+        draw(axes)
+        seaborn.despine(ax=axes, left=True, bottom=True)
+        counts, others = (axes.yaxis, axes.xaxis) if axes.get_ylabel() else (axes.xaxis, axes.yaxis)
+        counts.get_major_locator().set_params(integer=True)
+        others.grid(visible=False)
+        image = io.StringIO()
+        figure.savefig(image, format="svg", transparent=True, metadata={"Date": None})
     data = {}
-    for theme, (ink, lines) in THEMES.items():
-        style = {"text.color": ink, "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink}
-        style |= {"axes.edgecolor": lines, "grid.color": lines, "legend.frameon": False, "axes.facecolor": "none"}
-        style |= {"svg.hashsalt": "transformer-lab", "font.family": "DejaVu Sans", "font.size": 10}
-        with matplotlib.rc_context({**seaborn.axes_style("whitegrid"), **style}):
-            figure = Figure(figsize=(9, height), layout="constrained")
-            axes = figure.subplots()
-            draw(axes)
-            seaborn.despine(ax=axes, left=True, bottom=True)
-            axes.grid(visible=False, axis="y" if axes.get_ylabel() == "" else "x")
-            image = io.BytesIO()
-            figure.savefig(image, format="svg", transparent=True, metadata={"Date": None})
-        data[theme] = f"data:image/svg+xml;base64,{base64.b64encode(image.getvalue()).decode('ascii')}"
+    for theme, (theme_ink, theme_lines) in THEMES.items():
+        picture = image.getvalue().replace(ink, theme_ink).replace(lines, theme_lines)
+        data[theme] = f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode()}"
     return data
 
 
