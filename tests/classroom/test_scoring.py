@@ -128,19 +128,16 @@ def test_results_that_are_too_large_do_not_travel():
 @pytest.mark.parametrize(
     "wire",
     [
-        None,
-        3,
-        "text",
+        10**309,
+        {},
+        {"float": 1.0},
         [],
-        ["none", 1],
-        ["bool", 2],
+        [1],
+        ["none"],
         ["int", 5],
-        ["int", "0x" + "f" * 400],
-        ["int", "zz"],
-        ["float", "x"],
-        ["float", 1.0],
-        ["str", b"x".hex],
+        ["str", "x"],
         ["unknown", 1],
+        ["foreign", 1],
         ["tensor", "float64", [1], "####"],
         ["tensor", "float64", [1], "AAAA"],
         ["tensor", "float64", [-1], ""],
@@ -157,15 +154,15 @@ def test_results_that_are_too_large_do_not_travel():
         ["array", "<U1", [1], "/////w=="],
         ["array", ">f8", [1], 5],
         ["array", ">f8", [1], "AAAAAAAAAAA="],
-        ["int", "0x" + "f" * 256],
+        2**1024 - 1,
         ["array", "V8", [1], "AAAAAAAAAAA="],
         ["array", "<f8,<f8", [1], "A" * 24],
         ["list", {}],
         ["dict", [["x"]]],
-        ["dict", [[["list", []], ["none"]]]],
+        ["dict", [[["list", []], None]]],
         ["foreign", "x" * 300],
-        functools.reduce(lambda inner, _: ["list", [inner]], range(50), ["none"]),
-        ["list", [["none"]] * 300_000],
+        functools.reduce(lambda inner, _: ["list", [inner]], range(50), None),
+        ["list", [None] * 300_000],
     ],
     ids=lambda wire: str(wire)[:40],
 )
@@ -190,11 +187,11 @@ def test_truth_values_are_made_of_bytes_that_are_none():
     [
         None,
         [],
-        [["none"], None],
-        [["none"], ["boom", "", "", 1, ""], []],
-        [["none"], ["exception", 1, "", 1, ""], []],
-        [["none"], ["exception", "E", "m", 1.5, ""], []],
-        [["none"], None, "changes"],
+        [None, None],
+        [None, ["boom", "", "", 1, ""], []],
+        [None, ["exception", 1, "", 1, ""], []],
+        [None, ["exception", "E", "m", 1.5, ""], []],
+        [None, None, "changes"],
     ],
     ids=repr,
 )
@@ -205,7 +202,7 @@ def test_observations_that_are_none_are_refused(wire):
 
 def test_of_an_observation_only_known_changes_and_lines_count():
     observation = decode_observation(
-        [["none"], ["exception", "E" * 999, "m", -5, "c"], ["seed", "x", ["y"], 3]], ("seed",)
+        [None, ["exception", "E" * 999, "m", -5, "c"], ["seed", "x", ["y"], 3]], ("seed",)
     )
     assert observation.changes == ("seed",)
     assert observation.crash.line is None
@@ -371,11 +368,11 @@ GOOD_SHAPE = ["array", "<f8", [4], "A" * 42 + "A="]
         '{"passed": true, "score": 1.0}',
         '{"kind": 3}',
         '{"broken": []}',
-        json.dumps({"observations": [[["none"], None, []]] * 1000}),
+        json.dumps({"observations": [[None, None, []]] * 1000}),
         json.dumps({"observations": [[GOOD_SHAPE, None, []]]}),
         json.dumps({"observations": [[["tensor", "float64", [10**9], "A"], None, []]]}),
-        json.dumps({"observations": [[["none"], ["exception", "\x1b[31m", "\ud800", 1, "\x00"], []]] * 3}),
-        '{"observations": [[["float", NaN], null, []]]}',
+        json.dumps({"observations": [[None, ["exception", "\x1b[31m", "\ud800", 1, "\x00"], []]] * 3}),
+        '{"observations": [[NaN, null, []]]}',
     ],
     ids=lambda data: str(data)[:40],
 )
@@ -417,7 +414,7 @@ def test_a_machine_that_stood_still_for_a_while_costs_nobody_points():
             reply = super().ask(kind, content, timeout)
             if len(self.asked) > 1:
                 return reply
-            stuck = [["none"], ["time", "", "", None, ""], []]
+            stuck = [None, ["time", "", "", None, ""], []]
             return {"data": json.dumps({"observations": [stuck]})}
 
     kernel = HeldUp(softmax=softmax)
