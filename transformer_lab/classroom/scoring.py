@@ -202,10 +202,8 @@ def _scored(
 ) -> ExerciseResult:
     """Return the result for the secret inputs, with a report that mentions only the public inputs."""
     state = secret.state
-    if state == "failed" and "time" in crash_kinds:
-        state = "timed out"
-    elif state == "failed" and "memory" in crash_kinds:
-        state = "out of memory"
+    if state == "failed":
+        state = next((STATES_OF_ENDS[kind] for kind in ("time", "memory") if kind in crash_kinds), state)
     slugs = secret.misconceptions
     if secret.passed:
         text, slugs = str(secret), ()
