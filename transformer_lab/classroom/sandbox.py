@@ -154,10 +154,8 @@ def _system() -> list[str]:
     """Return the mounts for the system and the Python environment, excluding the package because it has the answers."""
     arguments: list[str] = []
     for name in ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"):
-        if os.path.islink(name):
-            arguments += ["--symlink", os.readlink(name), name]
-        elif os.path.isdir(name):
-            arguments += ["--ro-bind", name, name]
+        is_link = os.path.islink(name)
+        arguments += ["--symlink", os.readlink(name), name] if is_link else ["--ro-bind-try", name, name]
     arguments += ["--ro-bind", "/usr", "/usr"]
     for folder in ("/etc", "/etc/ssl"):  # bubblewrap would let only its own user enter them
         arguments += ["--perms", "0755", "--dir", folder]
