@@ -1,6 +1,5 @@
 """In a batch, each submission runs in its own process, within limits that it cannot escape."""
 
-import hashlib
 import inspect
 import os
 import subprocess
@@ -46,37 +45,30 @@ def marks(result):
 def test_each_submission_gets_its_own_marks(grader, assembled):
     """No submission affects another, whether they run one after the other or two at a time."""
     right = ANSWERS["causal_mask"]
-    before = {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
+    before = _answers()
+    forge = "print('handed in: causal_mask')\ncheck = lambda f: print('passed')\ncausal_mask = 1"
+    swallow = "import time\nwhile True:\n    try: time.sleep(9)\n    except BaseException: pass"
     handed_in = {
-        "right": {},
-        "empty": {name: f"def {name}(*a):\n    raise NotImplementedError()" for name in ANSWERS},
-        "raises below": {"causal_mask": f"{right}\nraise RuntimeError('further down')"},
-        "loops below": {"causal_mask": f"{right}\nwhile True: pass"},
-        "dies": {"causal_mask": f"import os; os._exit(0)\n{right}"},
-        "dies when called": {"causal_mask": "def causal_mask(*a, **k):\n    import os; os._exit(0)"},
-        "syntax": {"causal_mask": "def causal_mask(:"},
-        "hides": {"causal_mask": f"{right}\ncheck = get_ipython = print = report = None"},
-        "forges": {
-            "causal_mask": "print('handed in: causal_mask')\ncheck = lambda f: print('passed')\ncausal_mask = 1"
-        },
+        "right": ({}, "passed"),
+        "empty": ({name: f"def {name}(*a):\n    raise NotImplementedError()" for name in ANSWERS}, "not attempted"),
+        "raises below": ({"causal_mask": f"{right}\nraise RuntimeError('further down')"}, "passed"),
+        "loops below": ({"causal_mask": f"{right}\nwhile True: pass"}, "passed"),
+        "swallows interrupts": ({"padding_mask": swallow}, "timed out"),
+        "dies": ({"causal_mask": f"import os; os._exit(0)\n{right}"}, "killed"),
+        "dies when called": ({"causal_mask": "def causal_mask(*a, **k):\n    import os; os._exit(0)"}, "killed"),
+        "syntax": ({"causal_mask": "def causal_mask(:"}, "failed"),
+        "hides": ({"causal_mask": f"{right}\ncheck = get_ipython = print = report = None"}, "passed"),
+        "forges": ({"causal_mask": forge}, "failed"),
     }
-    results = {one.student: one for one in grader.grade(assembled(name, **cells) for name, cells in handed_in.items())}
-    assert results.keys() == handed_in.keys()
-    lost = FULL | {"causal_mask": ("killed", 0.0)}
+    submissions = (assembled(name, **cells) for name, (cells, _) in handed_in.items())
+    results = {one.student: one for one in grader.grade(submissions)}
     assert {name: marks(result) for name, result in results.items()} == {
-        "right": FULL,
-        "empty": dict.fromkeys(ANSWERS, ("not attempted", 0.0)),
-        "raises below": FULL,
-        "loops below": FULL,
-        "dies": lost,
-        "dies when called": lost,
-        "syntax": FULL | {"causal_mask": ("failed", 0.0)},
-        "hides": FULL,
-        "forges": FULL | {"causal_mask": ("failed", 0.0)},
+        name: FULL | dict.fromkeys(cells, (state, float(state == "passed")))
+        for name, (cells, state) in handed_in.items()
     }
     reports = {one.exercise: one.report for one in results["syntax"].exercises}
     assert "SyntaxError" in reports["causal_mask"]
-    assert before == {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
+    assert _answers() == before
 
 
 @pytest.mark.parametrize(
@@ -135,14 +127,12 @@ def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, notebook_of, a
     )  # fmt: skip
 
 
-def _files():
-    return {name: Path(inspect.getsourcefile(exercises()[name].answer)) for name in ANSWERS}
-
-
-def test_interrupts_that_are_swallowed_cost_the_cell_and_not_the_rest(grader, assembled):
-    swallow = "import time\nwhile True:\n    try: time.sleep(9)\n    except BaseException: pass"
-    (result,) = grader.grade([assembled("stuck", padding_mask=swallow)])
-    assert marks(result) == FULL | {"padding_mask": ("timed out", 0.0)}
+def _answers():
+    """Return the points of each answer, and when its file was changed."""
+    return {
+        name: (exercises()[name].points, os.path.getmtime(inspect.getsourcefile(exercises()[name].answer)))
+        for name in ANSWERS
+    }
 
 
 def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
@@ -200,7 +190,7 @@ def test_a_worker_that_dies_costs_one_submission_and_nothing_is_left(course, ass
     (tmp_path / ".config").mkdir()
     (tmp_path / ".config" / "pytest.ini").write_text("of the instructor")
     monkeypatch.setenv("HOME", str(tmp_path))
-    before = _digest(tmp_path)
+    before = _contents(tmp_path)
     daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(999)"
     cells = {"causal_mask": f"{ANSWERS['causal_mask']}\n{daemon}"}
 
@@ -216,16 +206,13 @@ def test_a_worker_that_dies_costs_one_submission_and_nothing_is_left(course, ass
     assert marks(first) == marks(third) == FULL
     assert {state for state, _ in marks(second).values()} == {"grader error"}
     assert not folder.exists()
-    assert _digest(tmp_path) == before
+    assert _contents(tmp_path) == before
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(folder) not in listed
 
 
-def _digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        digest.update(str(path).encode() + (path.read_bytes() if path.is_file() else b""))
-    return digest.hexdigest()
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
 
 
 def test_where_there_is_no_sandbox_it_refuses_unless_told_otherwise(monkeypatch):

@@ -6,12 +6,12 @@ same results as if they had been graded alone. All submissions are in `hostile/`
 
 import csv
 import hashlib
-import importlib.util
 import inspect
 import io
 import json
 import os
 import re
+import runpy
 import shutil
 import sqlite3
 import subprocess
@@ -22,7 +22,6 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import psutil
 import pytest
@@ -42,6 +41,9 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
+HOSTILE = Path(__file__).with_name("hostile")
+HONEST = runpy.run_path(str(HOSTILE / "honest.py"))["SUBMISSIONS"]
+FILES = runpy.run_path(str(HOSTILE / "files.py"))
 CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # extra memory that a CUDA build takes before anything runs
 MASKS, ATTENTION = "03_masks", "01_attention"
 LIMITS = Limits(
@@ -74,20 +76,12 @@ NAMES = [
 ]
 
 
-def _module(name: str) -> ModuleType:
-    path = Path(__file__).parent / "hostile" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"hostile_{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+Marks = dict[str, set[tuple[str, float]]]  # the states and points that each exercise may get
 
 
-honest, files = _module("honest"), _module("files")
-
-
-def _tricks(theme: str) -> Iterator[tuple[str, tuple[dict[str, str], dict[str, list] | None]]]:
+def _tricks(theme: str) -> Iterator[tuple[str, tuple[dict[str, str], Marks | None]]]:
     """Yield the name, cells, and marks of each submission in `hostile/THEME.md`. `lies.md` describes the format."""
-    text = (Path(__file__).parent / "hostile" / f"{theme}.md").read_text(encoding="utf-8")
+    text = (HOSTILE / f"{theme}.md").read_text(encoding="utf-8")
     intro, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
     block = re.compile(r"```python (\S+)\n(.*?)\n```", re.DOTALL)
     shared = dict(block.findall(intro))
@@ -97,7 +91,7 @@ def _tricks(theme: str) -> Iterator[tuple[str, tuple[dict[str, str], dict[str, l
             cells = {name: source.replace(mark, code) for name, source in cells.items()}
         expected = re.search(r"^Expected: (.*)", section, re.MULTILINE)[1]
         marks = {
-            name: [(state, exercises()[name].points if state == "passed" else 0.0) for state in states.split(" or ")]
+            name: {(state, exercises()[name].points if state == "passed" else 0.0) for state in states.split(" or ")}
             for name, states in re.findall(r"`(\w+)` ([^,]+)", expected)
         }
         yield section.partition("\n")[0], (cells, None if "whatever the others earn" in expected else marks)
@@ -137,20 +131,14 @@ def _filled_in(cells: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _full(names: dict[str, float]) -> dict[str, tuple[str, float]]:
-    return {name: ("passed", float(points)) for name, points in names.items()}
-
-
 @dataclass
 class Batch:
-    """A grading run, with the state of the files before and after it."""
+    """A grading run."""
 
-    folder: Path  # with the submissions
     out: Path
     outcome: BatchResult
-    expected: dict[str, dict[str, tuple[str, float]] | str | None]  # by name; a string is the expected problem
-    before: dict[str, str]  # digests
-    after: dict[str, str]
+    expected: dict[str, Marks | str | None]  # by name; a string is the expected problem
+    changed: set[str]  # files and folders
     left: list[str]  # files, processes and sockets
 
     def result(self, name: str) -> SubmissionResult:
@@ -179,24 +167,22 @@ def _graded(course: Course, folder: Path, submissions: dict[str, tuple[bytes, ob
             for shadow in ("conftest.py", "sitecustomize.py", "torch.py", "json.py", "nbval.py", "pytest.py"):
                 (who / shadow).write_text(f"open({str(folder / 'taken')!r}, 'w'); raise SystemExit")
             (who / "pytest.ini").write_text("[pytest]\naddopts = --collect-only\npython_files = *")
-    patch = pytest.MonkeyPatch()
-    patch.setenv("HOME", str(home))
-    patch.setenv("TMPDIR", place)
-    patch.setenv("MPLCONFIGDIR", str(folder / "matplotlib"))  # for the charts of the summary page
-    patch.setattr(tempfile, "tempdir", None)
     watched = [handed_in, home, outside, *(ROOT / name for name in ("transformer_lab", "notebooks", "solutions"))]
     before = _digests(watched)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.setenv("TMPDIR", place)
+        patch.setenv("MPLCONFIGDIR", str(folder / "matplotlib"))  # for the charts of the summary page
+        patch.setattr(tempfile, "tempdir", None)
         outcome = grade_batch(
             [handed_in], folder / "out", lambda _, course: Grader(LIMITS, 2, True, seed, course), course
         )
-    finally:
-        patch.undo()
+    changed = {path for path, _ in before.items() ^ _digests(watched).items()}
     left = [str(path) for path in Path(place).rglob("*")] + _left_running(place)
     left += ["taken"] if (folder / "taken").exists() else []
     expected = {name: wanted for name, (_, wanted) in submissions.items()}
     shutil.rmtree(place)
-    return Batch(handed_in, folder / "out", outcome, expected, before, _digests(watched), left)
+    return Batch(folder / "out", outcome, expected, changed, left)
 
 
 def _digests(watched: list[Path]) -> dict[str, str]:
@@ -214,16 +200,13 @@ def _digests(watched: list[Path]) -> dict[str, str]:
 
 def _left_running(place: str) -> list[str]:
     """Return the processes and sockets that mention this folder, and the processes of the grader's temporary users."""
-    found = []
-    end = time.monotonic() + 10  # the system needs a moment to remove them
-    while time.monotonic() < end:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if place in " ".join(process.cmdline()) or process.uids().real >= 1_000_000_000:
-                    found.append(f"process {process.cmdline()}")
-            except psutil.Error:
-                continue
+    for _ in range(100):  # the system needs a moment to remove them
+        processes = [process.info for process in psutil.process_iter(["cmdline", "uids"], ad_value=())]
+        found = [
+            f"process {one['cmdline']}"
+            for one in processes
+            if place in " ".join(one["cmdline"]) or max(one["uids"], default=0) >= 1_000_000_000
+        ]
         sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
         found += [f"socket {line}" for line in sockets if place in line]
         if not found:
@@ -233,62 +216,53 @@ def _left_running(place: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("hostile")
-
-
-@pytest.fixture(scope="module")
 def honest_ones(notebook_of: Callable) -> dict[str, tuple[bytes, object]]:
     return {
         name: (json.dumps(notebook_of(notebook, **_filled_in(cells))).encode(), marks)
-        for name, (notebook, cells, marks) in honest.SUBMISSIONS.items()
+        for name, (notebook, cells, marks) in HONEST.items()
     }
 
 
 @pytest.fixture(scope="module")
-def alone(course: Course, folder: Path, honest_ones: dict) -> Batch:
-    (folder / "alone").mkdir()
-    return _graded(course, folder / "alone", honest_ones, seed=1)
+def alone(course: Course, tmp_path_factory: pytest.TempPathFactory, honest_ones: dict) -> Batch:
+    return _graded(course, tmp_path_factory.mktemp("alone"), honest_ones, seed=1)
 
 
 @pytest.fixture(scope="module")
-def batch(course: Course, notebook_of: Callable, folder: Path, honest_ones: dict) -> Iterator[Batch]:
+def batch(course: Course, tmp_path_factory: pytest.TempPathFactory, notebook_of: Callable, honest_ones: dict) -> Batch:
     """The honest submissions, the hostile ones, and damaged files, all graded together."""
-    points = {name: {e.name: e.points for e in course.exercises(name)} for name in (MASKS, ATTENTION)}
+    full: dict[str, Marks] = {
+        name: {one.name: {("passed", one.points)} for one in course.exercises(name)} for name in (MASKS, ATTENTION)
+    }
     submissions = dict(honest_ones)
     for name, (cells, marks) in TRICKS.items():
-        notebook = MASKS if set(cells) <= set(points[MASKS]) else ATTENTION
-        answers = dict.fromkeys(points[notebook], "#RIGHT") | cells
-        wanted = None if marks is None else _full(points[notebook]) | marks
+        notebook = MASKS if cells.keys() <= full[MASKS].keys() else ATTENTION
+        answers = dict.fromkeys(full[notebook], "#RIGHT") | cells
+        wanted = None if marks is None else full[notebook] | marks
         submissions[name] = json.dumps(notebook_of(notebook, **_filled_in(answers))).encode(), wanted
-    right = json.dumps(notebook_of(MASKS, **{name: _answer(name) for name in points[MASKS]}))
-    for name, (make, marks) in files.GRADED.items():
-        submissions[name] = make(json.loads(right)), _full(points[MASKS]) | marks
-    for name, (make, problem) in files.NOT_GRADABLE.items():
+    right = json.dumps(notebook_of(MASKS, **{name: _answer(name) for name in full[MASKS]}))
+    for name, (make, marks) in FILES["GRADED"].items():
+        submissions[name] = make(json.loads(right)), full[MASKS] | marks
+    for name, (make, problem) in FILES["NOT_GRADABLE"].items():
         submissions[name] = make(json.loads(right)), problem
     submissions["a link"] = None, "it is a link"
-    (folder / "together").mkdir()
-    return _graded(course, folder / "together", submissions, seed=2)
+    return _graded(course, tmp_path_factory.mktemp("together"), submissions, seed=2)
 
 
-def marks(result: SubmissionResult) -> dict[str, tuple[str, float]]:
-    return {one.exercise: (one.state, one.earned) for one in result.exercises}
-
-
-@pytest.mark.parametrize("name", [*honest.SUBMISSIONS, *TRICKS, *files.GRADED])
+@pytest.mark.parametrize("name", [*HONEST, *TRICKS, *FILES["GRADED"]])
 def test_it_gets_what_it_has_earned(batch, name):
     result = batch.result(name)
     assert result.problem == ""
+    found = {one.exercise: (one.state, one.earned) for one in result.exercises}
     if batch.expected[name] is None:
-        assert marks(result)["causal_mask"][1] == 0.0
+        assert found["causal_mask"][1] == 0.0
     else:
-        may_be = {exercise: one if isinstance(one, list) else [one] for exercise, one in batch.expected[name].items()}
-        found = marks(result)
+        may_be = batch.expected[name]
         assert found.keys() == may_be.keys()
         assert {exercise: mark for exercise, mark in found.items() if mark not in may_be[exercise]} == {}
 
 
-@pytest.mark.parametrize("name", [*files.NOT_GRADABLE, "a link"])
+@pytest.mark.parametrize("name", [*FILES["NOT_GRADABLE"], "a link"])
 def test_what_cannot_be_graded_is_reported_with_the_reason(batch, name):
     result = batch.result(name)
     assert result.exercises == ()
@@ -297,7 +271,7 @@ def test_what_cannot_be_graded_is_reported_with_the_reason(batch, name):
 
 
 def test_there_are_many():
-    assert len(TRICKS) + len(files.GRADED) + len(files.NOT_GRADABLE) >= 40
+    assert len(TRICKS) + len(FILES["GRADED"]) + len(FILES["NOT_GRADABLE"]) >= 40
 
 
 def test_the_honest_ones_are_as_they_are_without_the_others(alone, batch):
@@ -307,12 +281,12 @@ def test_the_honest_ones_are_as_they_are_without_the_others(alone, batch):
         text = (one.out / "gradebook.csv").read_text(encoding="utf-8-sig")
         return {row["student"]: row for row in csv.DictReader(io.StringIO(text))}
 
-    assert rows(alone).keys() == {f"{name} n{place:03}" for place, name in enumerate(honest.SUBMISSIONS)}
+    assert rows(alone).keys() == {f"{name} n{place:03}" for place, name in enumerate(HONEST)}
     for student, row in rows(alone).items():
         assert rows(batch)[student] == row
         page = f"feedback/{student}.html"
         assert (batch.out / page).read_text() == (alone.out / page).read_text()
-    for name in honest.SUBMISSIONS:
+    for name in HONEST:
         assert alone.result(name).exercises == batch.result(name).exercises
 
 
@@ -324,7 +298,7 @@ def test_none_delays_the_batch_beyond_its_limit(batch):
 def test_nothing_is_changed_and_nothing_is_left(alone, batch):
     """The checkout, the home folder, and the submissions are unchanged. No files, processes, or sockets are left."""
     for one in (alone, batch):
-        assert {path for path in one.before | one.after if one.before.get(path) != one.after.get(path)} == set()
+        assert one.changed == set()
         assert one.left == []
 
 
@@ -334,24 +308,26 @@ def test_nothing_is_changed_and_nothing_is_left(alone, batch):
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
-def test_no_page_runs_what_a_submission_holds(batch, read_page):
-    pages = [batch.out / "summary.html", *(batch.out / "feedback").iterdir()]
-    assert len(pages) == len(batch.expected) + 1
+@pytest.fixture
+def pages(batch):
+    paths = [*(batch.out / "feedback").iterdir(), batch.out / "summary.html"]
+    assert len(paths) == len(batch.expected) + 1
+    return [path.read_text(encoding="utf-8") for path in paths]
+
+
+def test_no_page_runs_what_a_submission_holds(pages, read_page):
     for page in pages:
-        text = page.read_text(encoding="utf-8")
-        read_page(text)
-        assert "Content-Security-Policy" in text
-        assert not CONTROLS.search(text.replace("\r", "")), page
+        read_page(page)
+        assert "Content-Security-Policy" in page
+        assert not CONTROLS.search(page.replace("\r", "")), page[:200]
 
 
-def test_a_browser_runs_nothing_of_a_page(batch):
+def test_a_browser_runs_nothing_of_a_page(pages, tmp_path):
     """A browser might run text as a script even if a parser considers it plain text."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("no Chromium on the PATH: apt-get install chromium")
-    whole = batch.folder.parent / "all.html"  # without its policy and title, so that only escaping protects the page
-    pages = [path.read_text(encoding="utf-8") for path in sorted((batch.out / "feedback").iterdir())]
-    pages.append((batch.out / "summary.html").read_text(encoding="utf-8"))
+    whole = tmp_path / "all.html"  # without its policy and title, so that only escaping protects the page
     bodies = [re.sub(r"<title>.*?</title>|<meta http-equiv=[^>]*>", "", page) for page in pages]
     ending = '<script>document.body.append(document.title === "untouched" ? "all" + " quiet" : "taken")</script>'
     whole.write_text(f"<title>untouched</title>{''.join(bodies)}{ending}", encoding="utf-8")
@@ -361,9 +337,8 @@ def test_a_browser_runs_nothing_of_a_page(batch):
     assert "all quiet" in ran.stdout, ran.stderr[-2000:]
 
 
-def test_a_page_shows_what_it_does_not_run(batch):
+def test_a_page_shows_what_it_does_not_run(pages):
     """The page shows the code as text. Without this test, the test above could pass on an empty page."""
-    pages = [path.read_text(encoding="utf-8") for path in (batch.out / "feedback").iterdir()]
     assert any("&lt;img src=x onerror=document.title=6&gt;" in page for page in pages)
 
 

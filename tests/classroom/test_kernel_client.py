@@ -5,7 +5,9 @@ import os
 import tempfile
 from pathlib import Path
 from queue import Empty
+from textwrap import dedent
 
+import psutil
 import pytest
 import torch
 
@@ -195,26 +197,12 @@ def test_forks_without_end_are_refused(kernel_with):
 @needs_sandbox
 def test_detached_processes_end_with_the_kernel(kernel_with):
     kernel = kernel_with()
-    held = os.open(f"/proc/{kernel.sandbox.first_process}/ns/pid", os.O_RDONLY)  # so that this ID isn't reused
-    space = os.fstat(held).st_ino
-    run(
-        kernel,
-        "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(999)\n  os._exit(0)",
-    )
-    assert len(_processes(space)) > 2
+    first, supervisor = map(psutil.Process, (kernel.sandbox.first_process, kernel.group.supervisor))
+    code = "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(999)\n  os._exit(0)"
+    run(kernel, f"{code}\nos.wait()")
+    (detached,), (main,) = first.children(), supervisor.children()
     kernel.stop()
-    assert _processes(space) == []
-    os.close(held)
-
-
-def _processes(space: int) -> list[str]:
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            found += [name] * (os.stat(f"/proc/{name}/ns/pid").st_ino == space)
-        except OSError:
-            continue
-    return found
+    assert not any(process.is_running() for process in (first, detached, supervisor, main))
 
 
 @needs_sandbox
@@ -238,7 +226,7 @@ def test_the_kernel_has_no_rights(kernel_with):
                 lambda: os.kill(1, 9))],
         }))
     """
-    found = json.loads(printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())))
+    found = json.loads(printed(kernel_with(), dedent(code)))
     kill_is_refused = os.geteuid() == 0  # ordinary users may signal their own processes; the first process is immune
     assert found.pop("refused")[: 12 + kill_is_refused] == [True] * (12 + kill_is_refused)
     assert found == {"root": False, "rights": 0, "new": 1, "processes": True}
@@ -255,7 +243,7 @@ def test_nothing_of_the_answers_lies_where_a_kernel_can_read(kernel_with):
                     if name in ("solutions", "notebook_01_attention.py", "01_attention.ipynb", ".git", "judgment.py"):
                         print(os.path.join(folder, name))
     """
-    assert printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())) == ""
+    assert printed(kernel_with(), dedent(code)) == ""
 
 
 # Floods and lies ------------------------------------------------------------------------------------------------------
@@ -350,8 +338,6 @@ def test_clean_text_has_nothing_that_a_terminal_obeys():
 @pytest.mark.skipif(os.name != "posix", reason="it forks")
 def test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children(kernel_with):
     """Without a sandbox, as on macOS, the student's code has more access but still leaves no process behind."""
-    import psutil
-
     kernel = kernel_with(sandboxed=False)
     code = (
         "import os, time\nchild = os.fork()\nif child == 0:\n  os.setsid(); time.sleep(999)\nprint(os.getpid(), child)"

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,25 +24,11 @@ class Here:
     """A fake kernel that uses names from this process."""
 
     def __init__(self, **names):
-        self.names, self.asked, self.killed = names, [], ""
+        self.names, self.asked = names, []
 
     def ask(self, kind, content, timeout):
         self.asked.append(json.loads(content["data"]))
         return kernel_side.answer_request(content, self.names)
-
-    def kill(self, reason):
-        self.killed = reason
-
-
-class Lying(Here):
-    """A fake kernel that always gives the same reply."""
-
-    def __init__(self, data):
-        super().__init__()
-        self.data = data
-
-    def ask(self, kind, content, timeout):
-        return {"data": self.data}
 
 
 def score(name, kernel, shown=()):
@@ -56,11 +43,15 @@ def softmax(scores):
 # The wire format ------------------------------------------------------------------------------------------------------
 
 
+def sent(data):
+    """Return the data as it arrives."""
+    return decode(json.loads(json.dumps(encode(data))))
+
+
 def test_the_inputs_of_every_exercise_arrive_as_they_were_sent():
     for exercise in exercises().values():
         for name, inputs in inputs_by_check(exercise, 0).items():
-            sent = json.loads(json.dumps(encode(inputs)))
-            assert same_data(decode(sent), inputs), f"{exercise.name}: {name}"
+            assert same_data(sent(inputs), inputs), f"{exercise.name}: {name}"
 
 
 @pytest.mark.parametrize(
@@ -82,15 +73,13 @@ def test_the_inputs_of_every_exercise_arrive_as_they_were_sent():
         torch.arange(6).reshape(2, 3).T,
         torch.tensor([1 + 2j]),
         np.zeros((2, 0)),
-        np.float32(2),
         np.array([1.0, np.nan]),
         np.asfortranarray(np.arange(6.0).reshape(2, 3)),
     ],
     ids=repr,
 )
 def test_data_keeps_its_bits_on_the_way(value):
-    value = value.item() if isinstance(value, np.generic) else value
-    arrived = decode(json.loads(json.dumps(encode(value))))
+    arrived = sent(value)
     assert type(arrived) is type(value)
     if isinstance(value, np.ndarray):
         assert (arrived.dtype, arrived.tobytes()) == (value.dtype, value.tobytes())
@@ -114,7 +103,7 @@ def test_data_keeps_its_bits_on_the_way(value):
     ids=["object", "sparse", "meta", "objects", "text", "byte order", "no float", "enormous", "deep"],
 )
 def test_what_is_no_data_arrives_as_a_description(value):
-    arrived = decode(json.loads(json.dumps(encode(value))))
+    arrived = sent(value)
     while isinstance(arrived, list):
         (arrived,) = arrived
     assert isinstance(arrived, NotData)
@@ -128,19 +117,16 @@ def test_results_that_are_too_large_do_not_travel():
 @pytest.mark.parametrize(
     "wire",
     [
-        None,
-        3,
-        "text",
+        10**309,
+        {},
+        {"float": 1.0},
         [],
-        ["none", 1],
-        ["bool", 2],
+        [1],
+        ["none"],
         ["int", 5],
-        ["int", "0x" + "f" * 400],
-        ["int", "zz"],
-        ["float", "x"],
-        ["float", 1.0],
-        ["str", b"x".hex],
+        ["str", "x"],
         ["unknown", 1],
+        ["foreign", 1],
         ["tensor", "float64", [1], "####"],
         ["tensor", "float64", [1], "AAAA"],
         ["tensor", "float64", [-1], ""],
@@ -157,15 +143,15 @@ def test_results_that_are_too_large_do_not_travel():
         ["array", "<U1", [1], "/////w=="],
         ["array", ">f8", [1], 5],
         ["array", ">f8", [1], "AAAAAAAAAAA="],
-        ["int", "0x" + "f" * 256],
+        2**1024 - 1,
         ["array", "V8", [1], "AAAAAAAAAAA="],
         ["array", "<f8,<f8", [1], "A" * 24],
         ["list", {}],
         ["dict", [["x"]]],
-        ["dict", [[["list", []], ["none"]]]],
+        ["dict", [[["list", []], None]]],
         ["foreign", "x" * 300],
-        functools.reduce(lambda inner, _: ["list", [inner]], range(50), ["none"]),
-        ["list", [["none"]] * 300_000],
+        functools.reduce(lambda inner, _: ["list", [inner]], range(50), None),
+        ["list", [None] * 300_000],
     ],
     ids=lambda wire: str(wire)[:40],
 )
@@ -190,11 +176,11 @@ def test_truth_values_are_made_of_bytes_that_are_none():
     [
         None,
         [],
-        [["none"], None],
-        [["none"], ["boom", "", "", 1, ""], []],
-        [["none"], ["exception", 1, "", 1, ""], []],
-        [["none"], ["exception", "E", "m", 1.5, ""], []],
-        [["none"], None, "changes"],
+        [None, None],
+        [None, ["boom", "", "", 1, ""], []],
+        [None, ["exception", 1, "", 1, ""], []],
+        [None, ["exception", "E", "m", 1.5, ""], []],
+        [None, None, "changes"],
     ],
     ids=repr,
 )
@@ -204,9 +190,7 @@ def test_observations_that_are_none_are_refused(wire):
 
 
 def test_of_an_observation_only_known_changes_and_lines_count():
-    observation = decode_observation(
-        [["none"], ["exception", "E" * 999, "m", -5, "c"], ["seed", "x", ["y"], 3]], ("seed",)
-    )
+    observation = decode_observation([None, ["exception", "E" * 999, "m", -5, "c"], ["seed", "x", ["y"], 3]], ("seed",))
     assert observation.changes == ("seed",)
     assert observation.crash.line is None
     assert len(observation.crash.type) == 200
@@ -232,13 +216,10 @@ class CallableSoftmax:
     [
         lambda s: softmax(s),
         functools.partial(softmax),
-        functools.lru_cache(
-            softmax.__wrapped__ if hasattr(softmax, "__wrapped__") else lambda s: softmax(s)
-        ).__wrapped__,
         functools.wraps(print)(lambda scores: softmax(scores)),
         CallableSoftmax(),
     ],
-    ids=["lambda", "partial", "unwrapped", "decorated", "callable object"],
+    ids=["lambda", "partial", "decorated", "callable object"],
 )
 def test_the_object_is_found_by_its_variable_whatever_it_calls_itself(subject):
     assert score("softmax", Here(softmax=subject)).state == "passed"
@@ -371,16 +352,18 @@ GOOD_SHAPE = ["array", "<f8", [4], "A" * 42 + "A="]
         '{"passed": true, "score": 1.0}',
         '{"kind": 3}',
         '{"broken": []}',
-        json.dumps({"observations": [[["none"], None, []]] * 1000}),
+        json.dumps({"observations": [[None, None, []]] * 1000}),
         json.dumps({"observations": [[GOOD_SHAPE, None, []]]}),
         json.dumps({"observations": [[["tensor", "float64", [10**9], "A"], None, []]]}),
-        json.dumps({"observations": [[["none"], ["exception", "\x1b[31m", "\ud800", 1, "\x00"], []]] * 3}),
-        '{"observations": [[["float", NaN], null, []]]}',
+        json.dumps({"observations": [[None, ["exception", "\x1b[31m", "\ud800", 1, "\x00"], []]] * 3}),
+        '{"observations": [[NaN, null, []]]}',
     ],
     ids=lambda data: str(data)[:40],
 )
 def test_no_lie_of_a_kernel_earns_anything_or_stops_the_grader(data):
-    found = score("softmax", Lying(data))
+    kernel = Mock()
+    kernel.ask.return_value = {"data": data}
+    found = score("softmax", kernel)
     assert found.earned == 0
     assert found.state in ("failed", "not attempted")
     found.report.encode()
@@ -392,21 +375,16 @@ def test_no_lie_of_a_kernel_earns_anything_or_stops_the_grader(data):
     [("time", "timed out"), ("memory", "out of memory"), ("exit", "killed"), ("processes", "killed")],
 )
 def test_how_a_kernel_ended_is_the_state(reason, state):
-    class Ending(Here):
-        def ask(self, kind, content, timeout):
-            raise KernelEnded(reason, "it ended")
-
-    assert score("softmax", Ending()).state == state
+    kernel = Mock()
+    kernel.ask.side_effect = KernelEnded(reason, "it ended")
+    assert score("softmax", kernel).state == state
 
 
 def test_an_object_that_does_not_come_back_is_killed():
-    class Silent(Here):
-        def ask(self, kind, content, timeout):
-            return None
-
-    kernel = Silent()
+    kernel = Mock()
+    kernel.ask.return_value = None
     assert score("softmax", kernel).state == "timed out"
-    assert kernel.killed == "time"
+    kernel.kill.assert_called_once_with("time")
 
 
 def test_a_machine_that_stood_still_for_a_while_costs_nobody_points():
@@ -415,10 +393,8 @@ def test_a_machine_that_stood_still_for_a_while_costs_nobody_points():
     class HeldUp(Here):
         def ask(self, kind, content, timeout):
             reply = super().ask(kind, content, timeout)
-            if len(self.asked) > 1:
-                return reply
-            stuck = [["none"], ["time", "", "", None, ""], []]
-            return {"data": json.dumps({"observations": [stuck]})}
+            stuck = json.dumps({"observations": [[None, ["time", "", "", None, ""], []]]})
+            return {"data": stuck} if len(self.asked) == 1 else reply
 
     kernel = HeldUp(softmax=softmax)
     assert score("softmax", kernel).state == "passed"

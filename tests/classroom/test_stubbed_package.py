@@ -18,7 +18,7 @@ from transformer_lab.authoring.stubs import stub
 from transformer_lab.classroom import inert_exercises
 from transformer_lab.classroom.assemble import SKIP, assemble
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.stubbed_package import KERNEL_SIDE, PACKAGE, places_of, write_stubbed_package
+from transformer_lab.classroom.stubbed_package import COPIED, PACKAGE, places_of, write_stubbed_package
 from transformer_lab.classroom.submissions import Submission
 from transformer_lab.exercises import exercises, notebooks
 
@@ -100,7 +100,7 @@ def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
     assert not {"authoring", "cli.py"} & {path.parts[0] for path in files}
-    assert {path.name for path in files if path.parts[0] == "classroom"} == set(KERNEL_SIDE)
+    assert {path.name for path in files if path.parts[0] == "classroom"} == set(COPIED["classroom"])
     assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judgment.py", "hints.py")]
 
 

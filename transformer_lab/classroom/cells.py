@@ -245,28 +245,26 @@ class _NodeReader:
         self.uses: set[tuple[int, str, Attributes]] = set()
         inner: set[int] = set()  # nodes inside a longer dotted name, which is visited first
         for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                self._add_import(node)
-            elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-                self._add_change(node)
-            elif _is_call_of(node, "setattr", "delattr"):
-                self._add_change(node.args[0])
-            elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-                self._add_alias(node)
-            if _is_getattr_of_self(node):
-                inner.add(id(node.func))
+            match node:
+                case ast.Import():
+                    for alias in node.names:
+                        full = alias.name if alias.asname else alias.name.split(".")[0]
+                        self.imported.append((node.lineno, alias.asname or full, full))
+                case ast.ImportFrom(module=str(module), level=0):
+                    for alias in node.names:
+                        self.imported.append((node.lineno, alias.asname or alias.name, f"{module}.{alias.name}"))
+                case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                    self._add_change(node)
+                case ast.Call(func=ast.Name("setattr" | "delattr"), args=[changed, *_]):
+                    self._add_change(changed)
+                case ast.Assign(targets, ast.expr() as value):
+                    self._add_aliases(targets, value)
+                case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target, value):
+                    self._add_aliases([target], value)
+                case ast.Call() if _is_getattr_of_self(node):
+                    inner.add(id(node.func))
             if isinstance(node, ast.Name | ast.Attribute | ast.Call) and id(node) not in inner:
                 self._add_use(node, inner)
-
-    def _add_import(self, node: ast.Import | ast.ImportFrom) -> None:
-        if isinstance(node, ast.ImportFrom) and (not node.module or node.level):
-            return
-        for alias in node.names:
-            if isinstance(node, ast.ImportFrom):
-                self.imported.append((node.lineno, alias.asname or alias.name, f"{node.module}.{alias.name}"))
-            else:
-                full = alias.name if alias.asname else alias.name.split(".")[0]
-                self.imported.append((node.lineno, alias.asname or full, full))
 
     def _add_change(self, base: ast.expr) -> None:
         while isinstance(base, ast.Attribute | ast.Subscript):
@@ -274,11 +272,10 @@ class _NodeReader:
         if isinstance(base, ast.Name):
             self.changes.add(base.id)
 
-    def _add_alias(self, node: ast.Assign | ast.AnnAssign | ast.NamedExpr) -> None:
-        base, attributes = _dotted(node.value, set())
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            if isinstance(base, ast.Name) and isinstance(target, ast.Name):
-                self.aliases[target.id] = base.id, attributes
+    def _add_aliases(self, targets: list[ast.expr], value: ast.expr) -> None:
+        base, attributes = _dotted(value, set())
+        if isinstance(base, ast.Name):
+            self.aliases |= {target.id: (base.id, attributes) for target in targets if isinstance(target, ast.Name)}
 
     def _add_use(self, node: ast.expr, inner: set[int]) -> None:
         base, attributes = _dotted(node, inner)
@@ -295,28 +292,25 @@ def _dotted(node: ast.expr, inner: set[int]) -> tuple[ast.expr, Attributes]:
     """
     attributes: list[str] = []
     while True:
-        if isinstance(node, ast.Attribute):
-            attributes.append(node.attr)
-            node = node.value
-        elif _is_call_of(node, "getattr") and len(node.args) > 1 and isinstance(getattr(node.args[1], "value", 0), str):
-            attributes.append(node.args[1].value)
-            inner.add(id(node.func))
-            node = node.args[0]
-        else:
-            return node, tuple(reversed(attributes))
+        match node:
+            case ast.Attribute(value, name):
+                pass
+            case ast.Call(ast.Name("getattr") as function, [value, ast.Constant(str(name)), *_]):
+                inner.add(id(function))
+            case _:
+                return node, tuple(reversed(attributes))
+        attributes.append(name)
+        node = value
         inner.add(id(node))
 
 
-def _is_call_of(node: ast.AST, *names: str) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and bool(node.args)
-
-
-def _is_getattr_of_self(node: ast.AST) -> bool:
+def _is_getattr_of_self(node: ast.Call) -> bool:
     """Return whether a node is a call like `getattr(self.attention, name)`, as in a loop over layers."""
-    if not (_is_call_of(node, "getattr") and isinstance(node.args[-1], ast.Name | ast.Attribute | ast.Subscript)):
-        return False
-    base, _ = _dotted(node.args[0], set())
-    return isinstance(base, ast.Name) and base.id == "self"
+    match node:
+        case ast.Call(ast.Name("getattr"), [owner, *_, ast.Name() | ast.Attribute() | ast.Subscript()]):
+            base, _ = _dotted(owner, set())
+            return isinstance(base, ast.Name) and base.id == "self"
+    return False
 
 
 def _definitions(tree: ast.Module) -> dict[str, dict[str, bool]]:

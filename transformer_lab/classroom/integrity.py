@@ -233,10 +233,9 @@ def _has_path_of_package(source: str) -> bool:
 def _solution_flags(exercise: Exercise, source: str) -> list[str]:
     """Return a flag if the answer is the course's own, or contains a marker from its solutions."""
     markers = [marker for marker in (BEGIN, END) if marker in source]
-    bodies = _solution_bodies(exercise)
-    comments = _comments("\n".join(bodies))
-    trees = [ast.parse(textwrap.dedent(body)) for body in bodies]
-    statements = sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree))
+    ours = _students_part(exercise)
+    comments = _comments(ours)
+    statements = sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(ours)))
     exceeds_chance = markers or statements > MAX_STATEMENTS_BY_CHANCE or (comments and comments <= _comments(source))
     if exceeds_chance and _is_solution_text(exercise, source):
         return ["it is identical to the course's own solution"]
@@ -253,10 +252,10 @@ def _answer_text(exercise: Exercise) -> str:
 
 
 @lru_cache
-def _solution_bodies(exercise: Exercise) -> tuple[str, ...]:
-    """Return the parts that students write. The notebook provides the rest."""
+def _students_part(exercise: Exercise) -> str:
+    """Return the code that students write. The notebook provides the rest."""
     marked = marked_answer(exercise.answer, exercise.blank)
-    return tuple(re.findall(rf"{BEGIN}\n(.*?)\n *{END}", marked, re.DOTALL))
+    return "\n".join(map(textwrap.dedent, re.findall(rf"{BEGIN}\n(.*?)\n *{END}", marked, re.DOTALL)))
 
 
 def _comments(text: str) -> set[str]:

@@ -58,6 +58,13 @@ PRELOADED = [
     "ipykernel.kernelapp",
 ]
 PASSED_ON = ("PATH", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE")
+EXPLANATIONS = {
+    "time": "time ran out, and the kernel did not stop when it was interrupted",
+    "memory": "the kernel and its processes used more memory than is allowed",
+    "processes": "the kernel started more processes than are allowed",
+    "cpu": "the kernel used more CPU time than is allowed",
+    "owner": "the kernel was stopped",
+}
 INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
 
 _forking = multiprocessing.get_context("forkserver")
@@ -341,8 +348,14 @@ class Kernel:
         return self.exit_status is not None or bool(self.killed_for)
 
     def _raise_if_ended(self) -> None:
-        if self._has_ended():
-            raise _kernel_ended(self.killed_for, self.exit_status or 0)
+        if not self._has_ended():
+            return
+        status = self.exit_status or 0
+        number = max(0, status - 128)
+        reason = self.killed_for or ("cpu" if number == signal.SIGXCPU else "exit")
+        names = {member.value: member.name for member in signal.Signals}
+        ending = f"was ended by {names.get(number, f'signal {number}')}" if number else f"ended with status {status}"
+        raise KernelEnded(reason, EXPLANATIONS.get(reason, f"the kernel {ending}"))
 
     def _wait(self, arrived: Callable[[], bool], end: float) -> bool:
         """Read until `arrived()` is true, the kernel ends, or the time `end` is reached. Return `arrived()`."""
@@ -396,20 +409,3 @@ def _environment(home: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` has no effect, because there is no time to compile
     }
-
-
-def _kernel_ended(killed_for: str, status: int) -> KernelEnded:
-    """Return the exception for a kernel that was killed or ended with this status."""
-    number = status - 128 if status > 128 else 0
-    reason = killed_for or ("cpu" if number == signal.SIGXCPU else "exit")
-    names = {member.value: member.name for member in signal.Signals}
-    ending = f"was ended by {names.get(number, f'signal {number}')}" if number else f"ended with status {status}"
-    explanations = {
-        "exit": f"the kernel {ending}",
-        "time": "time ran out, and the kernel did not stop when it was interrupted",
-        "memory": "the kernel and its processes used more memory than is allowed",
-        "processes": "the kernel started more processes than are allowed",
-        "cpu": "the kernel used more CPU time than is allowed",
-        "owner": "the kernel was stopped",
-    }
-    return KernelEnded(reason, explanations[reason])

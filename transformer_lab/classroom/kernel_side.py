@@ -82,7 +82,7 @@ def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None
     because that part is empty in this package.
     """
     names = namespace(subject)
-    replaced, added, from_source = {}, [], {}
+    replacements, from_source = {}, {}
     for part in earlier:
         name = part["name"]
         module = importlib.import_module(part["module"])
@@ -91,18 +91,16 @@ def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None
             scope = vars(module) | from_source
             exec(compile(part["source"], "<harness>", "exec", dont_inherit=True), scope)
             from_source[name] = scope[name]
-        if name not in names:
-            added.append(name)
-        elif names[name] is packaged or not _is_imported(names[name], names.get("__name__", "")):
-            replaced[name] = names[name]
-        else:
-            continue
-        names[name] = from_source.get(name, packaged)
+        current = names.get(name, packaged)
+        if current is packaged or not _is_imported(current, names.get("__name__", "")):
+            replacements[name] = from_source.get(name, packaged)
+    replaced = {name: names[name] for name in replacements if name in names}
+    names.update(replacements)
     try:
         yield
     finally:
         names.update(replaced)
-        for name in added:
+        for name in replacements.keys() - replaced.keys():
             names.pop(name, None)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-_STACK = pytest.StashKey[ExitStack]()
-_RUN = pytest.StashKey[Any]()
+RUN = "transformer-lab-run"  # the name of the plug-in that grades
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,26 +32,21 @@ def pytest_configure(config: pytest.Config) -> None:
     from transformer_lab.classroom.single_submission import single_submission
     from transformer_lab.errors import InputError
 
-    stack = config.stash[_STACK] = ExitStack()
+    stack = ExitStack()
+    config.add_cleanup(stack.close)
     try:
         run, path = stack.enter_context(single_submission(file))
     except InputError as error:
         raise pytest.UsageError(str(error)) from None
-    config.stash[_RUN] = run
-    config.pluginmanager.register(run, "transformer-lab-run")
+    config.pluginmanager.register(run, RUN)
     config.args[:] = [str(path)]
     config.option.nbval_lax = True
     config.option.color = "no"
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if (stack := config.stash.get(_STACK, None)) is not None:
-        stack.close()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
-    run = config.stash.get(_RUN, None)
+    run = config.pluginmanager.get_plugin(RUN)
     if run is not None:
         from transformer_lab.classroom.single_submission import summary_lines
 

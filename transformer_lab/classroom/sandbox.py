@@ -10,12 +10,12 @@ process that rewrites results" would succeed.
 import contextlib
 import functools
 import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import psutil
@@ -85,7 +85,7 @@ class Sandbox:
     def _wait_until_ready(self) -> None:
         """Wait until `cat` echoes a byte, which shows that the namespaces are ready."""
         os.write(self.process.stdin.fileno(), b"?")
-        if not _is_readable(self.process.stdout, START_SECONDS) or os.read(self.process.stdout.fileno(), 1) != b"?":
+        if not wait([self.process.stdout], START_SECONDS) or os.read(self.process.stdout.fileno(), 1) != b"?":
             raise SandboxError("it did not start")
         (first,) = psutil.Process(self.process.pid).children()
         self.first_process = first.pid
@@ -115,14 +115,10 @@ class Sandbox:
             self._first = None
 
     def _last_error_line(self) -> str:
-        if not _is_readable(self.process.stderr, 1.0):
+        if not wait([self.process.stderr], 1.0):
             return ""
         lines = os.read(self.process.stderr.fileno(), 400).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
-
-
-def _is_readable(file: object, seconds: float) -> bool:
-    return bool(select.select([file], [], [], seconds)[0])
 
 
 def command(package: Path, sockets: Path) -> list[str]:
@@ -158,10 +154,8 @@ def _system() -> list[str]:
     """Return the mounts for the system and the Python environment, excluding the package because it has the answers."""
     arguments: list[str] = []
     for name in ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"):
-        if os.path.islink(name):
-            arguments += ["--symlink", os.readlink(name), name]
-        elif os.path.isdir(name):
-            arguments += ["--ro-bind", name, name]
+        is_link = os.path.islink(name)
+        arguments += ["--symlink", os.readlink(name), name] if is_link else ["--ro-bind-try", name, name]
     arguments += ["--ro-bind", "/usr", "/usr"]
     for folder in ("/etc", "/etc/ssl"):  # bubblewrap would let only its own user enter them
         arguments += ["--perms", "0755", "--dir", folder]

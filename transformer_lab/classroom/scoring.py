@@ -43,11 +43,10 @@ class CellFailure(NamedTuple):
 
 
 class _NotObserved(Exception):  # noqa: N818 (it carries a state and a report)
-    """Raised if the kernel returned no observations. It carries the resulting state and report."""
+    """Raised if the kernel returned no observations. It carries the resulting state and report.
 
-
-class _Missing(Exception):  # noqa: N818 (`_why_missing` has the reason)
-    """The kernel has no object with this name."""
+    The state is "missing" if the kernel has no object with this name (see `_why_missing`).
+    """
 
 
 def score(
@@ -70,10 +69,7 @@ def score(
         source: The student's code, which can rule out a misconception.
         failure: The reason why the student's cell did not run to completion. None if it did.
     """
-
-    def observe(seed: int) -> tuple[dict[str, Observation], tuple[str, ...]]:
-        return _observe(kernel, exercise, seed, revealed, seconds)
-
+    observe = functools.partial(_observe, kernel, exercise, revealed, seconds)
     try:
         observations, remarks = observe(seed)
         if "time" in _crash_kinds(observations.values()):  # try once more, in case the machine was only busy
@@ -83,18 +79,19 @@ def score(
         if not secret.passed:
             try:
                 public = judge(exercise, observe(PUBLIC_SEED)[0], PUBLIC_SEED, bare)
-            except (_NotObserved, _Missing):
+            except _NotObserved:
                 public = None
             if public is None or public.passed:
                 secret = judge(exercise, observations, seed, bare)
         return _scored(exercise, secret, public, _crash_kinds(observations.values()), remarks)
     except _NotObserved as settled:
         state, report = settled.args
-        if state == "not attempted" and names_of(source).imports.get(exercise.name, "").startswith("transformer_lab."):
+        if state == "missing":
+            state, report = _why_missing(exercise.name, source, failure)
+        imported = names_of(source).imports.get(exercise.name, "")
+        if state == "not attempted" and imported.startswith("transformer_lab."):
             reason = "which has no answers while you are graded: write it yourself"
             state, report = "failed", f"`{exercise.name}` is imported from the package, {reason}."
-    except _Missing:
-        state, report = _why_missing(exercise.name, source, failure)
     except KernelEnded as ended:
         state = STATES_OF_ENDS.get(ended.reason, "killed")
         report = f"While `{exercise.name}` was being scored: {ended}."
@@ -114,12 +111,11 @@ def _why_missing(name: str, source: str, failure: CellFailure | None) -> tuple[s
 
 
 def _observe(
-    kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], seconds: float
+    kernel: Kernel, exercise: Exercise, revealed: set[str], seconds: float, seed: int
 ) -> tuple[dict[str, Observation], tuple[str, ...]]:
     """Return the kernel's observation for each check, and remarks.
 
     Raises:
-        _Missing: The kernel has no such object.
         _NotObserved: There is nothing to observe, or `kernel_side.py` can't have written the reply.
         KernelEnded: The kernel is gone.
     """
@@ -130,7 +126,7 @@ def _observe(
         raise _NotObserved("timed out", f"`{name}` took too long and did not stop when it was interrupted.")
     match answer := _json(reply.get("data")):
         case {"missing": True}:
-            raise _Missing
+            raise _NotObserved("missing", "")
         case {"unwritten": True}:
             raise _NotObserved("not attempted", f"`{name}` has not been written yet.")
         case {"kind": str(kind)}:
@@ -206,10 +202,8 @@ def _scored(
 ) -> ExerciseResult:
     """Return the result for the secret inputs, with a report that mentions only the public inputs."""
     state = secret.state
-    if state == "failed" and "time" in crash_kinds:
-        state = "timed out"
-    elif state == "failed" and "memory" in crash_kinds:
-        state = "out of memory"
+    if state == "failed":
+        state = next((STATES_OF_ENDS[kind] for kind in ("time", "memory") if kind in crash_kinds), state)
     slugs = secret.misconceptions
     if secret.passed:
         text, slugs = str(secret), ()

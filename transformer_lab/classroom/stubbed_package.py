@@ -17,19 +17,20 @@ Place = tuple[str, str, tuple[str, ...]]  # file, name of a function or class, m
 
 PACKAGE = Path(transformer_lab.__file__).resolve().parent
 
-# Files that submissions don't need, by folder. `exercises` contains mistakes, which are almost answers; the page in
-# `decoding` contains the model in JavaScript.
+# Files that submissions don't need, by folder. The page in `decoding` contains the model in JavaScript.
 LEFT_OUT = {
-    ".": ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "jupyter", "mine.py",
-         "my_course.py", "notebooks", "results", "tour.py"),
+    ".": ("__main__.py", "authoring", "cli.py", "doctor.py", "jupyter", "mine.py", "my_course.py", "notebooks",
+         "results", "tour.py"),
     "decoding": ("page", "page_export.py"),
     "plots": ("page.html", "page.py"),
 }  # fmt: skip
 
-# Files in these folders that are copied anyway, because they contain no answers: the modules that observe a student's
-# object in the sandbox, and the kernel's half of scoring.
-OBSERVERS = ("exercise.py", "harnesses.py", "observation.py", "sampling.py", "time_limit.py")
-KERNEL_SIDE = ("__init__.py", "kernel_side.py", "wire.py")
+# The only files copied from these folders: the kernel's half of scoring, and the modules that observe a student's
+# object in the sandbox. Others contain answers, or mistakes, which are almost answers.
+COPIED = {
+    "classroom": ("__init__.py", "kernel_side.py", "wire.py"),
+    "exercises": ("exercise.py", "harnesses.py", "observation.py", "sampling.py", "time_limit.py"),
+}
 
 MINE = '''"""The package's parts in place of the student's, so that each exercise is graded by itself."""
 
@@ -77,10 +78,6 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
     for file, name, blank in dict.fromkeys(place for exercise in removed for place in places_of(exercise)):
         path = package / file
         path.write_text(stub_source(path.read_text(encoding="utf-8"), name, blank), encoding="utf-8")
-    for inner, files in (("exercises", OBSERVERS), ("classroom", KERNEL_SIDE)):
-        (package / inner).mkdir()
-        for file in files:
-            shutil.copyfile(PACKAGE / inner / file, package / inner / file)
     (package / "exercises" / "__init__.py").write_text(_inert_exercises(), encoding="utf-8")
     (package / "mine.py").write_text(MINE, encoding="utf-8")
     for path in [package, *package.rglob("*")]:
@@ -117,8 +114,10 @@ def _marks(node: ast.stmt) -> list[str]:
 
 
 def _ignored(folder: str, names: list[str]) -> set[str]:
-    ignored = {name for name in names if name == "__pycache__" or name.endswith((".pyc", ".pyo")) or name[0] == "."}
     inner = Path(folder).resolve().relative_to(PACKAGE).as_posix()
+    if inner in COPIED:
+        return set(names).difference(COPIED[inner])
+    ignored = {name for name in names if name == "__pycache__" or name.endswith((".pyc", ".pyo")) or name[0] == "."}
     return ignored.union(LEFT_OUT.get(inner, ()))
 
 

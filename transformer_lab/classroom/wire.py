@@ -1,4 +1,6 @@
-"""Encode plain data as ASCII JSON to send it between a kernel and the grader. Numbers keep their exact bits.
+"""Encode plain data for JSON to send it between a kernel and the grader. Numbers keep their exact bits.
+
+None, numbers, and strings are already JSON. Everything else becomes a list that begins with its kind.
 
 A student's code may have written what the grader decodes, so `decode` accepts only what `encode` would write.
 Otherwise, the attacks called "replies that are not data" and "an endless reply of numbers" would stop the grader.
@@ -19,7 +21,6 @@ from transformer_lab.exercises.observation import NUMBERS, Crash, NotData, Obser
 MOST_BYTES = 2**20  # in each result, and in each string in it
 MOST_DEPTH = 12
 MOST_VALUES = 200_000  # in each reply
-CRASH_KINDS = ("exception", "time", "memory")
 DTYPES: dict[str, dict[str, Any]] = {
     "tensor": {
         name: getattr(torch, name)
@@ -36,19 +37,15 @@ class WireError(Exception):
     """Raised for something that `encode` would not have written."""
 
 
-def encode(data: Any, depth: int = 0) -> list:
-    """Return plain data as JSON. Anything else, or anything too large, becomes a `NotData`."""
+def encode(data: Any, depth: int = 0) -> Any:
+    """Return plain data in a form that JSON can hold. Anything else, or anything too large, becomes a `NotData`."""
     match data:
-        case None:
-            return ["none"]
-        case bool():
-            return ["bool", int(data)]
+        case None | bool() | float():
+            return data
         case int():
-            return ["int", hex(data)] if abs(data) <= sys.float_info.max else ["foreign", "an enormous number"]
-        case float():
-            return ["float", data.hex() if math.isfinite(data) else str(data)]
+            return data if abs(data) <= sys.float_info.max else ["foreign", "an enormous number"]
         case str():
-            return ["str", data] if len(data) <= MOST_BYTES else ["foreign", "an enormous string"]
+            return data if len(data) <= MOST_BYTES else ["foreign", "an enormous string"]
         case torch.Tensor():
             return _encode_tensor(data)
         case np.ndarray():
@@ -105,16 +102,10 @@ def _decode(wire: Any, depth: int, values: Iterator[int]) -> Any:
     if next(values) >= MOST_VALUES or depth > MOST_DEPTH + 1:
         raise WireError("too many values, or nested too deeply")
     match wire:
-        case ["none"]:
-            return None
-        case ["bool", 0 | 1 as value]:
-            return bool(value)
-        case ["int", str(text)] if len(text) < 300 and abs(value := int(text, 16)) <= sys.float_info.max:
-            return value
-        case ["float", str(text)] if len(text) < 100:
-            return float.fromhex(text)
-        case ["str", str(text)]:
-            return text
+        case None | bool() | float() | str():
+            return wire
+        case int() if abs(wire) <= sys.float_info.max:
+            return wire
         case ["foreign", str(text)] if len(text) <= 200:
             return NotData(text)
         case ["tensor" | "array" as kind, str(name), list(shape), str(text)] if name in DTYPES[kind]:
@@ -168,9 +159,11 @@ def decode_observation(wire: Any, changes: tuple[str, ...]) -> Observation:
     match wire:
         case [value, None, list(changed)]:
             crash = None
-        case [value, [str(kind), str(name), str(text), (int() | None) as line, str(code)], list(changed)] if (
-            kind in CRASH_KINDS
-        ):
+        case [
+            value,
+            ["exception" | "time" | "memory" as kind, str(name), str(text), (int() | None) as line, str(code)],
+            list(changed),
+        ]:
             is_line = type(line) is int and 0 < line < 1_000_000
             crash = Crash(kind, name[:200], text[:1000], line if is_line else None, code[:500])
         case _:

@@ -108,8 +108,8 @@ def lone_surrogates(notebook: Notebook) -> bytes:
     return json.dumps(notebook).encode()
 
 
-FAILED = ("failed", 0.0)
-GRADED: dict[str, tuple[Callable[[Notebook], bytes], dict[str, tuple[str, float]]]] = {
+FAILED = {("failed", 0.0)}
+GRADED: dict[str, tuple[Callable[[Notebook], bytes], dict[str, set[tuple[str, float]]]]] = {
     "lone surrogates": (lone_surrogates, {}),
     "one id twice": (twice, {"causal_mask": FAILED}),
     "one id for all": (all_the_same_id, {}),

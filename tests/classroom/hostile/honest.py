@@ -56,13 +56,13 @@ UNSCALED = ATTENTION["numpy_attention"].replace(" * query.shape[-1] ** -0.5", ""
 TRANSPOSED = "def causal_mask(length, device=None):\n    return torch.ones(length, length).triu().bool()[None, None]"
 
 
-def passed(**points: float) -> dict[str, tuple[str, float]]:
-    return {name: ("passed", float(earned)) for name, earned in points.items()}
+def passed(**points: float) -> dict[str, set[tuple[str, float]]]:
+    return {name: {("passed", float(earned))} for name, earned in points.items()}
 
 
 RIGHT_MASKS = passed(padding_mask=1, causal_mask=1, target_mask=1)
 RIGHT_ATTENTION = passed(softmax=1, numpy_attention=2, scaled_dot_product_attention=3, SingleHeadAttention=2)
-NOT_ATTEMPTED = ("not attempted", 0.0)
+NOT_ATTEMPTED = {("not attempted", 0.0)}
 
 SUBMISSIONS = {
     "right": ("03_masks", MASKS, RIGHT_MASKS),
@@ -74,13 +74,13 @@ SUBMISSIONS = {
     "one mistake costs once": (
         "03_masks",
         MASKS | {"causal_mask": TRANSPOSED},
-        RIGHT_MASKS | {"causal_mask": ("failed", 0.0)},
+        RIGHT_MASKS | {"causal_mask": {("failed", 0.0)}},
     ),
     "all of attention": ("01_attention", ATTENTION, RIGHT_ATTENTION),
     "unscaled": (
         "01_attention",
         ATTENTION | {"numpy_attention": UNSCALED},
-        RIGHT_ATTENTION | {"numpy_attention": ("failed", 1.0)},  # scaling doesn't matter in half of the checks
+        RIGHT_ATTENTION | {"numpy_attention": {("failed", 1.0)}},  # scaling doesn't matter in half of the checks
     ),
     "nothing": ("03_masks", {}, dict.fromkeys(RIGHT_MASKS, NOT_ATTEMPTED)),
 }
