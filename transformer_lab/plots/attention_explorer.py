@@ -22,7 +22,6 @@ from transformer_lab.plots.heatmaps import (
     index_of,
     label_length,
     label_with_next_tokens,
-    name_axes,
 )
 from transformer_lab.plots.interactive_figure import Explorer
 
@@ -60,12 +59,9 @@ def draw_heads(
     word: int | None = None,
     written: int | None = None,
 ) -> Figure:
-    """Draw the heat maps of one or more heads side by side.
+    """Draw the heat maps of one or more heads side by side. The other arguments are those of `draw_attention`.
 
     Args:
-        recorded: The recorded attention of one sentence.
-        stack: A key of `STACKS`.
-        layer: Index of the layer, from 0. Negative indices count from the last layer.
         heads: Indices of heads, or "mean" for the mean of all heads. Negative indices count from the last head.
         word: Index of a query, from 0. Its weights are also drawn as bars. By default, no bars are drawn.
         written: Number of decoder tokens to draw. By default, draw all of them.
@@ -84,7 +80,7 @@ def draw_heads(
     if word is not None:
         text += f" Below, the weights of {queries[word]}."
 
-    # Place everything in inches, because a layout engine would be too slow for a slider.
+    # Place everything in inches.
     cell = min(CELL, 11.5 / (len(heads) * max(len(keys), 1)), 9.0 / max(len(queries), 1))
     left, gap, right = label_length(queries, cell) + 0.5, 0.4, 0.2
     follows = follows_itself(stack) and len(heads) == 1
@@ -95,15 +91,14 @@ def draw_heads(
     bars = 1.25 if word is not None else 0.0
     width = max(left + len(heads) * (map_width + gap) - gap + right, 4.2)
     height = 0.62 + map_height + below + bars
-    figure = new_picture(text, width, height)
-    figure.set_layout_engine("none")
+    figure = new_picture(text, width, height, layout="none")
     figure.suptitle(title, fontsize=11, y=1 - 0.1 / height, va="top")
     for column, (head, head_title) in enumerate(zip(heads, titles, strict=True)):
         table = weights.mean(dim=0) if head == MEAN else weights[head]
         start = left + column * (map_width + gap)
         axes = axes_in_inches(figure, start, below + bars, map_width, map_height)
-        draw_map(axes, table.detach().float().cpu().numpy(), [] if column else queries, keys, head_title, cell)
-        name_axes(axes, "" if column else f"query ({names[0]})", f"key ({names[1]})", queries, keys, cell)
+        values, labels = table.detach().float().cpu().numpy(), (f"query ({names[0]})", f"key ({names[1]})")
+        draw_map(axes, values, [] if column else queries, keys, head_title, cell, *labels)
         if follows:
             label_with_next_tokens(axes, following[: len(queries) + 1], cell)
         if word is None:
@@ -135,13 +130,10 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     """
 
     @functools.lru_cache(maxsize=8)  # so that moving a slider does not repeat the translation
-    def record(text: str) -> RecordedAttention:
-        return attention_of(translator, first_words(text)[0])
-
-    @functools.lru_cache(maxsize=8)
-    def translate(text: str) -> str:
+    def translate(text: str) -> tuple[RecordedAttention, str]:
         readable, remark = first_words(text)
-        return f"{remark} Translation: {translator.translate([readable])[0]}".strip()
+        recorded = attention_of(translator, readable)
+        return recorded, f"{remark} Translation: {translator.translate([readable])[0]}".strip()
 
     config = translator.model.config
     numbers = [(str(head), head) for head in range(config.n_heads)]
@@ -170,9 +162,8 @@ def explore_attention(translator: Any, sentence: str) -> Any:
             controls["written"].value = len(target_tokens)
 
     def draw(sentence: str, stack: str, layer: int, head: int | str, beside: int | str, **_: Any) -> Figure:
-        recorded = record(sentence)
+        recorded, translation.value = translate(sentence)
         offer_words(recorded)
-        translation.value = translate(sentence)
         if head == ALL:
             return draw_recorded_attention(recorded, stack, layer, None)
         heads = [head] if beside == NOTHING else [head, beside]
