@@ -32,8 +32,8 @@ def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> Figure:
         "there.",
         9.6,
         2.9,
+        layout="none",
     )
-    figure.set_layout_engine("none")
     axes = figure.add_axes((0.1, 0.2, 0.89, 0.67))
     size, gap = len(words), 1.35
     axes.set(xlim=(0, 4 * size + 3 * gap), ylim=(size, 0), yticks=[row + 0.5 for row in range(size)], yticklabels=words)
@@ -76,8 +76,8 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
         "square root of d_model, and add the encoding of its position to get the input of the first layer.",
         9.6,
         2.6,
+        layout="none",
     )
-    figure.set_layout_engine("none")
     axes = figure.add_axes((0.14, 0.14, 0.85, 0.72))
     length, d_model = vectors.shape
     gap = 1.0

@@ -52,8 +52,8 @@ def draw_warmup(
         "the paper's base model.",
         8,
         3.4,
+        layout="none",
     )
-    figure.set_layout_engine("none")  # a layout engine would take up half the drawing time
     axes = figure.add_axes((0.085, 0.145, 0.885, 0.755))
     papers = [warmup_rate(step, **PAPER) for step in steps]
     axes.plot(steps, papers, color="0.65", linestyle="--", label="the paper's base model: 512, 4000, 1")
@@ -132,8 +132,8 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
         + ("crosses 0 there." if smoothing else "approaches 0 without crossing it."),
         10.5,
         3.2,
+        layout="none",
     )
-    figure.set_layout_engine("none")
     margins = {"left": 0.06, "right": 0.99, "bottom": 0.2, "top": 0.9, "wspace": 0.24}
     bars, curve, slope = figure.subplots(1, 3, gridspec_kw=margins)
     shown = min(vocab, 12)
