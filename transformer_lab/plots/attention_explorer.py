@@ -31,16 +31,13 @@ CELL = 0.34  # inches per token; smaller in a long sentence
 
 
 def explore(draw: Callable[..., Figure], **choices: Any) -> Any:
-    """Show a figure with a control for each argument in `choices`, similar to `ipywidgets.interact`.
+    """Return a widget with a figure and a control for each argument in `choices`, similar to `ipywidgets.interact`.
 
     Args:
         draw: A function that returns a figure. The default values of its parameters are the initial values of the
             controls.
         choices: The choices for each argument, as in `interact`. `(0, 10)` creates a slider, a list creates a menu, and
             a boolean creates a checkbox.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
     """
     defaults = inspect.signature(draw).parameters
     controls = {
@@ -113,16 +110,14 @@ def draw_heads(
 
 
 def explore_attention(translator: Any, sentence: str) -> Any:
-    """Show attention heat maps with controls for the sentence, stack, layer, and head, and a button for each query.
+    """Return a widget that shows attention heat maps.
 
-    A second head can be shown next to the first, and a slider sets how many tokens of the translation are shown.
+    It has controls for the sentence, stack, layer, and head, and a button for each query. A second head can be shown
+    next to the first, and a slider sets how many tokens of the translation are shown.
 
     Args:
         translator: A `Translator`.
         sentence: The initial sentence, in the source language.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
 
     Raises:
         InputError: The initial sentence cannot be translated, or the model has no attention hook. If a later sentence

@@ -232,14 +232,11 @@ def _in_words(tree: SearchTree, names: Sequence[str], alpha: float, step: int, a
 
 
 def explore_beam(translator: Any, sentence: str) -> Any:
-    """Show the tree of a beam search with a text field for the sentence and sliders for beam size, alpha, and step.
+    """Return a widget that shows the tree of a beam search, with sliders for beam size, alpha, and step.
 
     Args:
         translator: A `Translator`.
-        sentence: The initial sentence, in the source language.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
+        sentence: The initial sentence, in the source language. The widget has a text field for it.
 
     Raises:
         InputError: The initial sentence cannot be translated. If a later sentence cannot be translated, the widget

@@ -222,7 +222,7 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[float]], steps: Seque
 def explore_byte_pairs(
     merges: Merges, sentences: Mapping[str, str], word_counts: Mapping[str, Mapping[str, int]]
 ) -> Any:
-    """Show `draw_byte_pairs` for text that you type, merge by merge.
+    """Return a widget that shows `draw_byte_pairs` for text that you type, merge by merge.
 
     There is a text field for each language, a slider for the number of merges, and three buttons: back one merge,
     forward one merge, and forward to the next merge that changes the text.
@@ -231,9 +231,6 @@ def explore_byte_pairs(
         merges: The merges, in the order they were learned.
         sentences: Maps the name of each language to its initial text.
         word_counts: Maps the name of each language to its words and their counts.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
 
     Raises:
         InputError: `draw_byte_pairs` cannot draw the initial text. If it cannot draw a later text, the widget shows the

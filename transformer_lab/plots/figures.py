@@ -57,13 +57,9 @@ def blank_axes(
     ylim: tuple[float, float],
     place: tuple[float, float, float, float] = (0, 0, 1, 1),
 ) -> Axes:
-    """Return axes without ticks or a frame.
+    """Return axes without ticks or a frame, and disable the figure's layout engine.
 
-    Args:
-        figure: The figure to add the axes to. Its layout engine is disabled.
-        xlim: The x-coordinates of the left and right edges.
-        ylim: The y-coordinates of the bottom and top edges.
-        place: Left, bottom, width, and height, as fractions of the figure.
+    `place` contains the left and bottom edges, the width, and the height, as fractions of the figure.
     """
     figure.set_layout_engine("none")
     axes = figure.add_axes(place)
@@ -91,12 +87,7 @@ def tidy(*many_axes: Axes, grid: str | None = None) -> None:
 
 
 def as_html(figure: Figure, sharpness: float = 2) -> str:
-    """Return the figure as a self-contained HTML image with its alternative text.
-
-    Args:
-        figure: A figure from `new_picture`.
-        sharpness: Image pixels per CSS pixel.
-    """
+    """Return the figure as an HTML image with its alternative text and `sharpness` image pixels per CSS pixel."""
     data = as_png(figure, round(sharpness * DOTS_PER_INCH))
     text = html.escape(figure.get_label(), quote=True)
     width = round(figure.get_figwidth() * DOTS_PER_INCH)

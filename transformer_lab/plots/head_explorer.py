@@ -49,16 +49,13 @@ def draw_without_heads(
 
 
 def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str]]) -> Explorer:
-    """Show `draw_without_heads` with a text field for the sentence and a switch for each head.
+    """Return a widget that shows `draw_without_heads`, with a text field for the sentence and a switch for each head.
 
     Args:
         translator: A `Translator`.
         sentence: The initial sentence, in the source language.
         pairs: The test set. Whenever you switch a head on or off, the new translation of the sentence is shown first.
             Then the test set is translated again, which takes less than a second for a few dozen pairs.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
 
     Raises:
         InputError: The test set is empty, a sentence cannot be translated, or the model has no attention hook.

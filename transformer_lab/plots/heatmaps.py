@@ -126,7 +126,7 @@ def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float,
     Args:
         axes: The axes of the map, with one data unit per token.
         side: "query" (left of the rows), "next" (right of the rows), or "key" (below the columns).
-        tokens: The tokens, from top to bottom or from left to right. If the list is empty, that side is left blank.
+        tokens: The tokens, from top to bottom or from left to right.
         cell: Inches per token.
         look: Properties of the labels, such as `color`.
     """
@@ -286,10 +286,7 @@ def follows_itself(stack: str) -> bool:
 def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> None:
     """Write the token that the decoder predicts to the right of each row, such as `dog` to the right of `A`.
 
-    Args:
-        axes: The axes of a heat map. Its queries are all tokens in `tokens` except the last one.
-        tokens: The tokens of the rows, followed by the token predicted at the last row.
-        cell: Inches per token.
+    `tokens` are the tokens of the rows, followed by the token predicted at the last row.
     """
     label_with_tokens(axes, "next", tokens[1:], cell, color="0.4")
     columns, rows = axes.get_xlim()[1], axes.get_ylim()[0]
@@ -298,12 +295,7 @@ def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> No
 
 
 def index_of(what: str, given: int, count: int) -> int:
-    """Convert the index of a layer or head to one from 0 to `count` - 1. The index may be negative.
-
-    Args:
-        what: "layer" or "head".
-        given: The index. Negative indices count from the last.
-        count: Number of layers or heads.
+    """Convert the index of a "layer" or "head" to one from 0 to `count` - 1. Negative indices count from the last.
 
     Raises:
         InputError: The index is out of range, or `count` is 0.
