@@ -100,7 +100,7 @@ def as_png(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> str:
     Explorers need this to be fast. `savefig` would draw the figure twice and then take just as long to compress the
     image.
     """
-    image, own_dpi = io.BytesIO(), figure.dpi
+    own_dpi = figure.dpi
     for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
         if patch.get_facecolor() == (1, 1, 1, 1):
             patch.set_facecolor("none")
@@ -114,7 +114,13 @@ def as_png(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> str:
         finally:
             figure.dpi = own_dpi
     ink_for_light_and_dark(drawn, dots_per_inch)
-    Image.fromarray(drawn).save(image, "PNG", compress_level=2)
+    return encode_png(drawn, compress_level=2)
+
+
+def encode_png(pixels: np.ndarray, **options: int) -> str:
+    """Return `(rows, columns, channels)`, from 0 to 255, as a Base64-encoded PNG. `options` are Pillow's."""
+    image = io.BytesIO()
+    Image.fromarray(pixels).save(image, "PNG", **options)
     return base64.b64encode(image.getvalue()).decode("ascii")
 
 
