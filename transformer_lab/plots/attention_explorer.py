@@ -15,8 +15,8 @@ from transformer_lab.plots.heatmaps import (
     RecordedAttention,
     attention_of,
     chosen_weights,
+    draw_all_heads,
     draw_map,
-    draw_recorded_attention,
     first_words,
     follows_itself,
     index_of,
@@ -160,7 +160,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
         recorded, translation.value = translate(sentence)
         offer_words(recorded)
         if head == ALL:
-            return draw_recorded_attention(recorded, stack, layer, None)
+            return draw_all_heads(*chosen_weights(recorded, stack, layer))
         heads = [head] if beside == NOTHING else [head, beside]
         word, written = controls["word"].value, controls["written"].value
         return draw_heads(recorded, stack, layer, heads, None if word == NOTHING else word, written)

@@ -185,7 +185,17 @@ def draw_attention(
             attention hook.
     """
     check_stack(stack)
-    return draw_recorded_attention(attention_of(translator, sentence), stack, layer, head)
+    weights, queries, keys, names, title = chosen_weights(attention_of(translator, sentence), stack, layer)
+    if head is None:
+        return draw_all_heads(weights, queries, keys, names, title)
+    head = index_of("head", head, len(weights))
+    axes = attention_heatmap(weights[head], queries, keys, f"{title}, head {head}")
+    axes.set(xlabel=f"key ({names[1]})", ylabel=f"query ({names[0]})")
+    if follows_itself(stack):
+        cell = _cell_size(len(queries), len(keys))
+        label_with_next_tokens(axes, [*queries, "<eos>"], cell)
+        axes.figure.set_figwidth(axes.figure.get_figwidth() + label_length(queries, cell) + 0.25)
+    return axes.figure
 
 
 @dataclass(frozen=True)
@@ -204,16 +214,12 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
     Raises:
         InputError: The sentence cannot be translated, or the model has no attention hook.
     """
+    codes = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
+    languages = {side: LANGUAGES.get(code, code) for side, code in codes.items()}
     try:
-        return RecordedAttention(*translator.attention(sentence), languages_of(translator))
+        return RecordedAttention(*translator.attention(sentence), languages)
     except ValueError as error:  # raised by `record_attention` if no module has the hook
         raise InputError(str(error)) from error
-
-
-def languages_of(translator: Any) -> dict[str, str]:
-    """Map "source" and "target" to each language's English name. If a language has no known name, use its code."""
-    sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
-    return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
 
 def first_words(text: str) -> tuple[str, str]:
@@ -231,24 +237,6 @@ def check_stack(stack: str) -> None:
     """Raise InputError if `stack` is not one of `STACKS`."""
     if stack not in STACKS:
         raise InputError(f"there is no stack {stack!r}: choose one of {', '.join(STACKS)}")
-
-
-def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> Figure:
-    """Draw the same figure as `draw_attention`, but from recorded weights.
-
-    The other arguments and the errors are also the same as in `draw_attention`.
-    """
-    weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
-    if head is None:
-        return _draw_all_heads(weights, queries, keys, names, title)
-    head = index_of("head", head, len(weights))
-    axes = attention_heatmap(weights[head], queries, keys, f"{title}, head {head}")
-    axes.set(xlabel=f"key ({names[1]})", ylabel=f"query ({names[0]})")
-    if follows_itself(stack):
-        cell = _cell_size(len(queries), len(keys))
-        label_with_next_tokens(axes, [*queries, "<eos>"], cell)
-        axes.figure.set_figwidth(axes.figure.get_figwidth() + label_length(queries, cell) + 0.25)
-    return axes.figure
 
 
 def chosen_weights(
@@ -307,9 +295,10 @@ def index_of(what: str, given: int, count: int) -> int:
     return given % count
 
 
-def _draw_all_heads(
+def draw_all_heads(
     weights: Tensor, queries: Sequence[str], keys: Sequence[str], languages: Sequence[str], title: str
 ) -> Figure:
+    """Draw the heat maps of all heads side by side. The arguments are what `chosen_weights` returns."""
     heads = len(weights)
     columns = min(heads, 4 if heads > 6 or len(keys) < 14 else 2)
     rows = -(-heads // columns)
