@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, LIGHT, MIDDLE, ORANGE, as_html, new_picture, tidy
+from transformer_lab.plots.lines import name_line
 from transformer_lab.training.records import read_metrics
 
 LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, ":", "D")]  # color, line, marker
@@ -63,13 +64,9 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
     if len(scored) < 2:
         bleu.set_xlim(0.5, 2.5)
     if scored:
-        bleu.annotate(
-            f"{scores[-1]:.1f}",
-            (scored[-1], scores[-1]),
-            textcoords="offset points",
-            xytext=(-4, 6),  # above and to the left, because the line usually rises toward this point
-            ha="right",
-        )
+        # Above and to the left, because the line usually rises toward this point
+        place = {"ha": "right", "va": "baseline", "xytext": (-4, 6), "fontsize": 10}
+        name_line(bleu, scored[-1], scores[-1], f"{scores[-1]:.1f}", "black", **place)
     tidy(loss, rate, bleu, grid="y")
     return figure
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, new_picture, tidy
 from transformer_lab.plots.interactive_figure import Explorer
+from transformer_lab.plots.lines import name_line
 from transformer_lab.training import label_smoothing_loss, warmup_rate
 
 Loss = Callable[[Tensor, Tensor, float, int], Tensor]
@@ -60,13 +61,8 @@ def draw_warmup(
     label = f"d_model {d_model}, warm-up {warmup_steps}, factor {factor:g}"
     axes.plot(steps, rates, color=DARK, linewidth=2, label=label)
     axes.plot(steps[peak], rates[peak], "o", color=ORANGE, markersize=8, zorder=3)
-    axes.annotate(
-        f"peak {rates[peak]:.2g} at step {steps[peak]}",
-        (steps[peak], rates[peak]),
-        textcoords="offset points",
-        xytext=(0, 8),
-        va="bottom",
-    )
+    name = f"peak {rates[peak]:.2g} at step {steps[peak]}"
+    name_line(axes, steps[peak], rates[peak], name, "black", va="bottom", xytext=(0, 8), fontsize=10)
     axes.set(xlabel="step", ylabel="learning rate", title="The learning rate of section 5.3", xlim=(0, last))
     axes.set_ylim(0, 1.25 * max(*rates, *papers))
     axes.ticklabel_format(axis="y", scilimits=(-2, 4))
