@@ -97,14 +97,15 @@ def test_boxes_do_not_overlap(speaker):
             assert one.x1 <= other.x0 or other.x1 <= one.x0 or one.y1 <= other.y0 or other.y1 <= one.y0
 
 
-def test_tokens_fit_into_their_boxes(speaker):
+def test_texts_fit_into_their_boxes(speaker):
     figure = draw_beam(speaker, "Zwei Männer schlafen.", beam_size=3)
-    figure.draw_without_rendering()
-    frames = [patch.get_window_extent() for some in boxes(figure).values() for patch in some]
-    for text in figure.findobj(Text):
-        if text.get_text() in NAMES:
-            inner = text.get_window_extent()
-            assert any(frame.x0 <= inner.x0 and inner.x1 <= frame.x1 for frame in frames), text.get_text()
+    edges = [box.get_bbox().extents for some in boxes(figure).values() for box in some]
+    for drawn in figure.findobj(PathCollection):
+        for outline, (x, y) in zip(drawn.get_paths(), drawn.get_offsets(), strict=True):
+            ((left, _, right, _),) = [edge for edge in edges if edge[0] < x < edge[2] and edge[1] < y < edge[3]]
+            half = outline.get_extents().width / 72 / 2  # inches, like the axes
+            assert left <= x - half
+            assert x + half <= right
 
 
 def test_a_step_shows_what_was_tried_and_not_kept(speaker, cut_off):

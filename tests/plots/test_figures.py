@@ -7,6 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import same_color
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.text import Text
+from PIL import Image
 
 from transformer_lab import plots
 from transformer_lab.errors import InputError
@@ -25,8 +29,6 @@ def test_no_exported_name_is_hidden_by_a_module():
 
 
 def test_a_png_has_the_size_of_the_figure_and_its_text(tmp_path, translator):
-    from PIL import Image
-
     figure = draw_attention(translator, "Ein Hund rennt")
     save_figure(figure, tmp_path / "new folder" / "map.PNG")
     with Image.open(tmp_path / "new folder" / "map.PNG") as image:
@@ -82,8 +84,6 @@ def test_a_notebook_shows_the_picture_with_its_alternative_text():
 
 def as_shown(figure, page):
     """Return a figure's pixels as they would appear in a notebook on a gray page."""
-    from PIL import Image
-
     with Image.open(io.BytesIO(base64.b64decode(as_png(figure)))) as image:
         return np.asarray(Image.alpha_composite(Image.new("RGBA", image.size, (page, page, page, 255)), image))[..., :3]
 
@@ -96,8 +96,6 @@ def contrast(gray, other):
 
 @pytest.mark.parametrize("page", [0x11, 0xFF])
 def test_ink_is_legible_in_light_and_dark_and_areas_keep_their_colors(page):
-    from matplotlib.patches import Rectangle
-
     figure = new_picture("a line, a box with a line in it, and a line of a grid", 2, 1)
     axes = page_axes(figure)
     axes.add_patch(Rectangle((1, 0), 1, 1, facecolor="#deebf7"))
@@ -114,8 +112,6 @@ def test_ink_is_legible_in_light_and_dark_and_areas_keep_their_colors(page):
 
 @pytest.mark.parametrize("highlight", [(), (5,), (1, 6, 9)])
 def test_the_architecture_names_every_notebook_and_no_text_covers_another(highlight, cut_off):
-    from matplotlib.text import Text
-
     figure = draw_architecture(highlight)
     assert cut_off(figure) == []
     texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
@@ -132,16 +128,8 @@ def test_the_architecture_names_every_notebook_and_no_text_covers_another(highli
 
 
 def test_the_highlighted_parts_and_no_others_are_dark():
-    from matplotlib.patches import FancyBboxPatch
-
     from transformer_lab.plots.architecture import BOXES, LIT
 
     figure = draw_architecture([5])
-    dark = [patch for patch in figure.findobj(FancyBboxPatch) if patch.get_facecolor()[:3] == _rgb(LIT)]
+    dark = [patch for patch in figure.findobj(FancyBboxPatch) if same_color(patch.get_facecolor(), LIT)]
     assert len(dark) == sum(5 in notebooks for _, _, notebooks, _, _ in BOXES) == 7
-
-
-def _rgb(color: str) -> tuple:
-    from matplotlib.colors import to_rgb
-
-    return to_rgb(color)

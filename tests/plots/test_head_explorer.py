@@ -69,25 +69,17 @@ def test_no_text_is_cut_off(translator, cut_off):
     assert cut_off(draw_without_heads(translator, long, PAIRS, [("cross", 1, 2)])) == []
 
 
-def switches_of(explorer):
-    """Return the switches by their tooltips."""
-    return {switch.tooltip: switch for name, switch in explorer.controls.items() if name != "sentence"}
-
-
 def test_each_switch_switches_its_own_head_and_all_come_back_at_once(translator):
     explorer = explore_heads(translator, SENTENCE, PAIRS)
-    first, switches = explorer.picture.value, switches_of(explorer)
+    first = explorer.picture.value
+    switches = {switch.tooltip: switch for name, switch in explorer.controls.items() if name != "sentence"}
     assert len(switches) == 3 * 2 * 3
     switches["Encoder self-attention, layer 1, head 0"].value = False
     assert 'alt="Heads that are off: encoder layer 1 head 0. All heads on' in explorer.picture.value
     switches["Cross-attention, layer 0, head 2"].value = False
     assert 'alt="Heads that are off: cross layer 0 head 2, encoder layer 1 head 0. All' in explorer.picture.value
-    (button,) = (
-        widget
-        for widget in explorer.children[2].children[-1].children
-        if getattr(widget, "description", "") == "all on"
-    )
-    button.click()
+    _, all_on = explorer.children[2].children[-1].children
+    all_on.click()
     assert all(switch.value for switch in switches.values())
     assert explorer.picture.value == first
 

@@ -74,23 +74,34 @@ def test_tokens_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("stack", "title", "rows", "columns", "module"),
+    ("stack", "title", "query_language", "key_language", "module"),
     [
-        ("encoder", "Encoder self-attention, layer 1, head 2", SOURCE, SOURCE, "encoder.layers.1.self_attention"),
-        ("decoder", "Decoder self-attention, layer 1, head 2", TARGET, TARGET, "decoder.layers.1.self_attention"),
-        ("cross", "Cross-attention, layer 1, head 2", TARGET, SOURCE, "decoder.layers.1.cross_attention"),
+        ("encoder", "Encoder self-attention", "German", "German", "encoder.layers.1.self_attention"),
+        ("decoder", "Decoder self-attention", "English", "English", "decoder.layers.1.self_attention"),
+        ("cross", "Cross-attention", "English", "German", "decoder.layers.1.cross_attention"),
     ],
 )
 def test_each_stack_shows_its_weights_with_the_tokens_of_its_sides(
-    translator, cut_off, stack, title, rows, columns, module
+    untrained_translator, cut_off, stack, title, query_language, key_language, module
 ):
-    figure = draw_attention(translator, "Ein Hund rennt", stack, layer=1, head=2)
+    """The other tests use a fake translator. This one checks that the heat maps work with a real one."""
+    sentence = "Zwei Frauen sitzen draußen."
+    real_translator = untrained_translator(d_model=24, n_heads=3, n_layers=2, d_ff=32, max_length=24)
+    weights, source_tokens, target_tokens = real_translator.attention(sentence)
+    tokens = {"German": source_tokens, "English": target_tokens}
+    assert len(source_tokens) != len(target_tokens)  # so that swapped axes would fail
+    assert "".join(source_tokens).replace("▁", " ").strip() == f"{sentence}<eos>"
+    assert target_tokens[0] == "<bos>"
+
+    figure = draw_attention(real_translator, sentence, stack, layer=1, head=2)
     axes = figure.axes[0]
-    assert axes.get_title() == title
-    assert rows_and_columns(axes) == (rows, columns)
-    np.testing.assert_array_equal(drawn(axes), translator.attention("")[0][module][0, 2])
-    assert axes.get_ylabel() == f"query ({'English' if rows is TARGET else 'German'})"
-    assert axes.get_xlabel() == f"key ({'English' if columns is TARGET else 'German'})"
+    assert axes.get_title() == f"{title}, layer 1, head 2"
+    assert rows_and_columns(axes) == (tokens[query_language], tokens[key_language])
+    assert (axes.get_ylabel(), axes.get_xlabel()) == (f"query ({query_language})", f"key ({key_language})")
+    np.testing.assert_array_equal(drawn(axes), weights[module][0, 2])
+    np.testing.assert_allclose(drawn(axes).sum(axis=1), 1.0, atol=1e-5)  # rows sum to 1, up to float32 rounding
+    if stack == "decoder":
+        assert (np.triu(drawn(axes), k=1) == 0).all()  # no token sees later ones
     assert cut_off(figure) == []
 
 
@@ -116,7 +127,6 @@ def test_all_heads_are_side_by_side_on_one_scale(translator, cut_off):
     for head, axes in enumerate(panels[:3]):
         np.testing.assert_array_equal(drawn(axes), weights[head])
         assert axes.collections[0].get_clim() == (0.0, 1.0)
-        assert rows_and_columns(axes) == ([] if head else TARGET, SOURCE)  # rows are labeled only on the left
     assert color_bar.get_ylabel() == "attention weight"
     assert cut_off(figure) == []
 

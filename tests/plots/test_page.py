@@ -5,6 +5,7 @@ import io
 import re
 
 import numpy as np
+import pytest
 from matplotlib import colormaps
 from PIL import Image
 
@@ -13,18 +14,20 @@ from transformer_lab.plots.page import attention_page
 SENTENCE = 'Ein <script>alert("Hund")</script> rennt'
 
 
-def test_every_head_is_on_the_page_once_and_once_enlarged(translator):
-    translator.translate = lambda sentences: ["A <i>dog</i> runs ."]
-    page = attention_page(translator, SENTENCE)
+@pytest.fixture
+def page(translator) -> str:
+    translator.translate = lambda sentences: ["A dog <img src=x>"]
+    return attention_page(translator, SENTENCE)
+
+
+def test_every_head_is_on_the_page_once_and_once_enlarged(page):
     assert len(re.findall(r'<a class="small"', page)) == 3 * 2 * 3  # stacks, layers, heads
     addresses = re.findall(r'<section class="large" id="([^"]+)"', page)
     assert len(set(addresses)) == len(addresses) == 18
     assert set(re.findall(r'href="#([^"]+)"', page)) == set(addresses)  # every link has a target
 
 
-def test_a_pixel_is_a_weight_and_its_row_a_query(translator):
-    translator.translate = lambda sentences: [""]
-    page = attention_page(translator, SENTENCE)
+def test_a_pixel_is_a_weight_and_its_row_a_query(translator, page):
     recorded, source, target = translator.attention(SENTENCE)
     section = page.split('id="cross-1-2"')[1]
     data = re.search(r'<img alt="Heat map: Cross-attention, layer 1, head 2\..*?base64,([^"]+)"', section)[1]
@@ -36,9 +39,7 @@ def test_a_pixel_is_a_weight_and_its_row_a_query(translator):
     assert re.findall(r"<span>(.*?)</span>", queries) == ["&lt;bos&gt;", *target[1:]]
 
 
-def test_the_page_runs_nothing_and_fetches_nothing(translator):
-    translator.translate = lambda sentences: ["<img src=x>"]
-    page = attention_page(translator, SENTENCE)
+def test_the_page_runs_nothing_and_fetches_nothing(page):
     assert "<script" not in page
     assert "<img src=x" not in page
     assert "default-src 'none'" in page

@@ -78,11 +78,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> Figure:
     return figure
 
 
-def _lit(notebooks: Collection[int], highlight: Collection[int]) -> bool:
-    return any(notebook in highlight for notebook in notebooks)
-
-
-def _number(axes: Axes, x: float, y: float, notebooks: Collection[int], lit: bool) -> None:
+def _number(axes: Axes, x: float, y: float, notebooks: Collection[int], lit: bool = False) -> None:
     text = " ".join(f"{notebook:02}" for notebook in notebooks)
     write(axes, x, y, text, ha="right", fontsize=7.5, color="white" if lit else "0.35", family="monospace")
 
@@ -90,7 +86,7 @@ def _number(axes: Axes, x: float, y: float, notebooks: Collection[int], lit: boo
 def _box(
     axes: Axes, label: str, fill: str, notebooks: Collection[int], x: float, y: float, highlight: Collection[int]
 ) -> None:
-    lit = _lit(notebooks, highlight)
+    lit = any(notebook in highlight for notebook in notebooks)
     add_box(axes, x, y, WIDTH, HEIGHT, LIT if lit else "0.95" if highlight else fill, linewidth=0.8)
     color = "white" if lit else "0.45" if highlight else "black"
     write(axes, x - WIDTH / 2 + 0.12, y, label, ha="left", fontsize=9.5, color=color)
@@ -112,7 +108,7 @@ def _frame(
 def _tokens(axes: Axes, x: float, y: float, tokens: str, notebook: int, highlight: Collection[int]) -> None:
     look = {"color": LIT, "weight": "bold"} if notebook in highlight else {}
     write(axes, x, y, tokens, fontsize=10, **look)
-    _number(axes, x + WIDTH / 2 + 0.05, y, (notebook,), lit=False)
+    _number(axes, x + WIDTH / 2 + 0.05, y, (notebook,))
 
 
 def _position(axes: Axes, x: float, y: float, highlight: Collection[int]) -> None:
@@ -124,7 +120,7 @@ def _position(axes: Axes, x: float, y: float, highlight: Collection[int]) -> Non
     axes.plot(x - 1.25 + 0.75 * wave, y + 0.12 * sin(4 * pi * wave), color=LIT if lit else "0.4", linewidth=1.4)
     _arrow(axes, (x - 0.48, y), (x - 0.2, y))
     write(axes, x + 0.28, y, "position", ha="left", fontsize=9, color=LIT if lit else "0.25")
-    _number(axes, x + WIDTH / 2 - 0.1, y, (4,), lit=False)
+    _number(axes, x + WIDTH / 2 - 0.1, y, (4,))
 
 
 def _residual(axes: Axes, x: float, sublayer: float, norm: float) -> None:

@@ -15,14 +15,13 @@ from transformer_lab.plots.heatmaps import (
     RecordedAttention,
     attention_of,
     chosen_weights,
+    draw_all_heads,
     draw_map,
-    draw_recorded_attention,
     first_words,
     follows_itself,
     index_of,
     label_length,
     label_with_next_tokens,
-    name_axes,
 )
 from transformer_lab.plots.interactive_figure import Explorer
 
@@ -32,16 +31,13 @@ CELL = 0.34  # inches per token; smaller in a long sentence
 
 
 def explore(draw: Callable[..., Figure], **choices: Any) -> Any:
-    """Show a figure with a control for each argument in `choices`, similar to `ipywidgets.interact`.
+    """Return a widget with a figure and a control for each argument in `choices`, similar to `ipywidgets.interact`.
 
     Args:
         draw: A function that returns a figure. The default values of its parameters are the initial values of the
             controls.
         choices: The choices for each argument, as in `interact`. `(0, 10)` creates a slider, a list creates a menu, and
             a boolean creates a checkbox.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
     """
     defaults = inspect.signature(draw).parameters
     controls = {
@@ -60,12 +56,9 @@ def draw_heads(
     word: int | None = None,
     written: int | None = None,
 ) -> Figure:
-    """Draw the heat maps of one or more heads side by side.
+    """Draw the heat maps of one or more heads side by side. The other arguments are those of `draw_attention`.
 
     Args:
-        recorded: The recorded attention of one sentence.
-        stack: A key of `STACKS`.
-        layer: Index of the layer, from 0. Negative indices count from the last layer.
         heads: Indices of heads, or "mean" for the mean of all heads. Negative indices count from the last head.
         word: Index of a query, from 0. Its weights are also drawn as bars. By default, no bars are drawn.
         written: Number of decoder tokens to draw. By default, draw all of them.
@@ -84,7 +77,7 @@ def draw_heads(
     if word is not None:
         text += f" Below, the weights of {queries[word]}."
 
-    # Place everything in inches, because a layout engine would be too slow for a slider.
+    # Place everything in inches.
     cell = min(CELL, 11.5 / (len(heads) * max(len(keys), 1)), 9.0 / max(len(queries), 1))
     left, gap, right = label_length(queries, cell) + 0.5, 0.4, 0.2
     follows = follows_itself(stack) and len(heads) == 1
@@ -95,15 +88,14 @@ def draw_heads(
     bars = 1.25 if word is not None else 0.0
     width = max(left + len(heads) * (map_width + gap) - gap + right, 4.2)
     height = 0.62 + map_height + below + bars
-    figure = new_picture(text, width, height)
-    figure.set_layout_engine("none")
+    figure = new_picture(text, width, height, layout="none")
     figure.suptitle(title, fontsize=11, y=1 - 0.1 / height, va="top")
     for column, (head, head_title) in enumerate(zip(heads, titles, strict=True)):
         table = weights.mean(dim=0) if head == MEAN else weights[head]
         start = left + column * (map_width + gap)
         axes = axes_in_inches(figure, start, below + bars, map_width, map_height)
-        draw_map(axes, table.detach().float().cpu().numpy(), [] if column else queries, keys, head_title, cell)
-        name_axes(axes, "" if column else f"query ({names[0]})", f"key ({names[1]})", queries, keys, cell)
+        values, labels = table.detach().float().cpu().numpy(), (f"query ({names[0]})", f"key ({names[1]})")
+        draw_map(axes, values, [] if column else queries, keys, head_title, cell, *labels)
         if follows:
             label_with_next_tokens(axes, following[: len(queries) + 1], cell)
         if word is None:
@@ -118,16 +110,14 @@ def draw_heads(
 
 
 def explore_attention(translator: Any, sentence: str) -> Any:
-    """Show attention heat maps with controls for the sentence, stack, layer, and head, and a button for each query.
+    """Return a widget that shows attention heat maps.
 
-    A second head can be shown next to the first, and a slider sets how many tokens of the translation are shown.
+    It has controls for the sentence, stack, layer, and head, and a button for each query. A second head can be shown
+    next to the first, and a slider sets how many tokens of the translation are shown.
 
     Args:
         translator: A `Translator`.
         sentence: The initial sentence, in the source language.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
 
     Raises:
         InputError: The initial sentence cannot be translated, or the model has no attention hook. If a later sentence
@@ -135,13 +125,10 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     """
 
     @functools.lru_cache(maxsize=8)  # so that moving a slider does not repeat the translation
-    def record(text: str) -> RecordedAttention:
-        return attention_of(translator, first_words(text)[0])
-
-    @functools.lru_cache(maxsize=8)
-    def translate(text: str) -> str:
+    def translate(text: str) -> tuple[RecordedAttention, str]:
         readable, remark = first_words(text)
-        return f"{remark} Translation: {translator.translate([readable])[0]}".strip()
+        recorded = attention_of(translator, readable)
+        return recorded, f"{remark} Translation: {translator.translate([readable])[0]}".strip()
 
     config = translator.model.config
     numbers = [(str(head), head) for head in range(config.n_heads)]
@@ -170,11 +157,10 @@ def explore_attention(translator: Any, sentence: str) -> Any:
             controls["written"].value = len(target_tokens)
 
     def draw(sentence: str, stack: str, layer: int, head: int | str, beside: int | str, **_: Any) -> Figure:
-        recorded = record(sentence)
+        recorded, translation.value = translate(sentence)
         offer_words(recorded)
-        translation.value = translate(sentence)
         if head == ALL:
-            return draw_recorded_attention(recorded, stack, layer, None)
+            return draw_all_heads(*chosen_weights(recorded, stack, layer))
         heads = [head] if beside == NOTHING else [head, beside]
         word, written = controls["word"].value, controls["written"].value
         return draw_heads(recorded, stack, layer, heads, None if word == NOTHING else word, written)

@@ -2,8 +2,10 @@
 
 import functools
 import html
+import itertools
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from ipywidgets import HTML, FloatSlider, HBox, IntSlider, Layout, Text
@@ -26,6 +28,17 @@ ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: row height, space between columns
 TOKEN, NUMBER = 9, 7.5  # font sizes of tokens and scores, in points
 LONGEST_SEARCH = 60  # maximum number of tokens in a hypothesis
 WIDEST = 6  # maximum beam size in the explorer
+
+
+class _Box(NamedTuple):
+    """A node as it is drawn. The y-coordinates are in inches, and `face` is the color of the box."""
+
+    tree: SearchTree
+    place: int
+    name: str
+    y: float
+    parent_y: float
+    face: str
 
 
 def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float = DEFAULT_ALPHA) -> Figure:
@@ -88,30 +101,24 @@ def draw_tree(
     at_end = step is None or step >= last
     step = last if at_end else max(0, step)
     faces = _faces(tree, alpha, step, at_end)
-    branches = [(tree, names, sorted(faces))]
+    top = 0.55 + (1.5 * ROW if greedy else 0)
+    ys = {place: top + ROW * row for place, row in _rows(tree, set(faces)).items()}
+    parents = {place: max(0, tree.nodes[place].parent) for place in faces}
+    boxes = [_Box(tree, place, names[place], ys[place], ys[parents[place]], faces[place]) for place in sorted(faces)]
     if greedy:
         line, texts = greedy
         path = line.path(line.beams[-1][0])
-        branches.append((line, texts, path if at_end else path[:step]))
-    left, widths = _columns(branches)
-    rows = _rows(tree, set(faces))
-    top = 0.55 + (1.5 * ROW if greedy else 0)
+        shown = path if at_end else path[:step]
+        boxes = [_Box(line, place, texts[place], 0.55, 0.55, GREEDY) for place in shown] + boxes
+    left, widths = _columns(boxes)
     width = max(left[-1] + widths[-1] + (1.85 if at_end else 0.25), 6.5)
-    height = top + ROW * max(rows.values()) + 0.35
-    figure = new_picture(_in_words(tree, names, alpha, step, at_end, greedy), width, height)
+    figure = new_picture(_in_words(tree, names, alpha, step, at_end, greedy), width, max(ys.values()) + 0.35)
     axes = page_axes(figure)
     title = f"beam of {max(map(len, tree.beams))}, alpha {alpha:g}" + ("" if at_end else f", step {step} of {last}")
     axes.text(0.25, 0.2, title, fontsize=10, va="center")
-
-    drawing = _Drawing(axes, left, widths, alpha if at_end else None)
     if greedy:
         axes.text(left[0], 0.55, "greedy", va="center", fontsize=9, color="#a63603")
-        for place in branches[1][2]:
-            drawing.draw_node(line, texts, place, 0.55, 0.55, GREEDY)
-    for place in branches[0][2]:
-        parent_y = top + ROW * rows[max(0, tree.nodes[place].parent)]
-        drawing.draw_node(tree, names, place, top + ROW * rows[place], parent_y, faces[place])
-    drawing.write_and_connect()
+    _draw_boxes(axes, boxes, left, widths, alpha if at_end else None)
     return figure
 
 
@@ -127,57 +134,42 @@ def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int,
     return faces
 
 
-class _Drawing:
-    """Draw the boxes of a tree one by one, and then draw all text and lines at once.
+def _draw_boxes(
+    axes: Axes, boxes: Sequence[_Box], left: Sequence[float], widths: Sequence[float], alpha: float | None
+) -> None:
+    """Draw the boxes of nodes one by one, and then all text and lines at once.
 
-    Args:
-        axes: Axes in which one unit is one inch.
-        left: Left edge of each column, in inches.
-        widths: Width of each column, in inches.
-        alpha: Exponent of the length penalty. If given, label the hypotheses of the last step with their normalized
-            scores.
+    If `alpha` is given, also write the normalized scores of the hypotheses of the last step.
     """
-
-    def __init__(self, axes: Axes, left: list[float], widths: list[float], alpha: float | None) -> None:
-        self.axes, self.left, self.widths, self.alpha = axes, left, widths, alpha
-        self.tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
-        self.scores: list[tuple[float, float, str, str]] = []
-        self.lines: dict[tuple[str, float], list] = {}  # grouped by color and width; each group is drawn at once
-
-    def draw_node(
-        self, tree: SearchTree, names: Sequence[str], place: int, y: float, parent_y: float, face: str
-    ) -> None:
+    looks = {ANSWER: ("white", ANSWER), ALIVE: ("black", ANSWER), GREEDY: ("black", "#a63603")}
+    tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
+    scores: list[tuple[float, float, str, str]] = []
+    lines: dict[tuple[str, float], list] = defaultdict(list)  # grouped by color and width
+    for tree, place, name, y, parent_y, face in boxes:
         node = tree.nodes[place]
-        looks = {ANSWER: ("white", ANSWER), ALIVE: ("black", ANSWER), GREEDY: ("black", "#a63603")}
         text_color, line_color = looks.get(face, ("0.35", "0.65"))
-        start, end = self.left[node.length], self.left[node.length] + self.widths[node.length]
-        self._draw_box(start, end, y, face, line_color, 2.0 if tree.finished(place) else 0.8)
+        start, end = left[node.length], left[node.length] + widths[node.length]
+        border = {"edgecolor": line_color, "linewidth": 2.0 if tree.finished(place) else 0.8}
+        look = {"boxstyle": "round,pad=0,rounding_size=0.06", "facecolor": face, "zorder": 3} | border
+        # Unlike `add_patch`, this does not recompute the limits of the axes, which are already set.
+        axes.add_artist(FancyBboxPatch((start, y - 0.15), end - start, 0.3, **look))
         middle = (start + end) / 2
-        self.tokens.append((middle, y - 0.055 if node.length else y, names[place], text_color))
+        tokens.append((middle, y - 0.055 if node.length else y, name, text_color))
         if node.length:
-            self.scores.append((middle, y + 0.09, f"{node.score:.2f}", text_color))
-            before, turn = self.left[node.length - 1] + self.widths[node.length - 1], start - GAP / 2
-            path = [(before, parent_y), (turn, parent_y), (turn, y), (start, y)]
-            look = (ANSWER, 2.0) if face == ANSWER else (line_color if face == GREEDY else "0.65", 0.9)
-            self.lines.setdefault(look, []).append(path)
-        if self.alpha is not None and place in tree.beams[-1]:
-            penalty, normalized = length_penalty(node.length, self.alpha), tree.normalized_score(place, self.alpha)
+            scores.append((middle, y + 0.09, f"{node.score:.2f}", text_color))
+            before, turn = left[node.length - 1] + widths[node.length - 1], start - GAP / 2
+            color_and_width = (ANSWER, 2.0) if face == ANSWER else (line_color if face == GREEDY else "0.65", 0.9)
+            lines[color_and_width].append([(before, parent_y), (turn, parent_y), (turn, y), (start, y)])
+        if alpha is not None and place in tree.beams[-1]:
+            penalty, normalized = length_penalty(node.length, alpha), tree.normalized_score(place, alpha)
             divided = f"{node.score:.2f} / {penalty:.2f} = {normalized:.2f}"
             weight = "bold" if face == ANSWER else "normal"
-            self.axes.text(end + 0.08, y, divided, va="center", fontsize=8, weight=weight)
-
-    def _draw_box(self, start: float, end: float, y: float, face: str, line_color: str, border: float) -> None:
-        shape = "round,pad=0,rounding_size=0.06"
-        look = {"boxstyle": shape, "facecolor": face, "edgecolor": line_color, "linewidth": border, "zorder": 3}
-        # Unlike `add_patch`, this does not recompute the limits of the axes, which are already set.
-        self.axes.add_artist(FancyBboxPatch((start, y - 0.15), end - start, 0.3, **look))
-
-    def write_and_connect(self) -> None:
-        for (color, width), paths in self.lines.items():
-            lines = LineCollection(paths, colors=color, linewidths=width, zorder=2 if color == ANSWER else 1)
-            self.axes.add_collection(lines, autolim=False)
-        write_shapes(self.axes, self.scores, NUMBER, zorder=4)
-        _write_tokens(self.axes, self.tokens)
+            axes.text(end + 0.08, y, divided, va="center", fontsize=8, weight=weight)
+    for (color, width), paths in lines.items():
+        drawn = LineCollection(paths, colors=color, linewidths=width, zorder=2 if color == ANSWER else 1)
+        axes.add_collection(drawn, autolim=False)
+    write_shapes(axes, scores, NUMBER, zorder=4)
+    _write_tokens(axes, tokens)
 
 
 def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
@@ -189,13 +181,12 @@ def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) ->
             axes.text(x, y, token, fontsize=TOKEN, color=color, **look)
 
 
-def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:
+def _columns(boxes: Sequence[_Box]) -> tuple[list[float], list[float]]:
     """Return each column's left edge and width, in inches. The longest token in a column determines its width."""
-    widths: dict[int, float] = {}
-    for tree, names, places in branches:
-        for place in places:
-            length = tree.nodes[place].length
-            widths[length] = max(widths.get(length, 0.4), LETTER * len(names[place]) + 0.12)
+    widths: dict[int, float] = defaultdict(lambda: 0.4)
+    for box in boxes:
+        length = box.tree.nodes[box.place].length
+        widths[length] = max(widths[length], LETTER * len(box.name) + 0.12)
     wide = [widths[column] for column in sorted(widths)]
     return [0.25 + sum(wide[:column]) + GAP * column for column in range(len(wide))], wide
 
@@ -209,15 +200,13 @@ def _rows(tree: SearchTree, shown: set[int]) -> dict[int, int]:
     for place in shown - {0}:
         children[tree.nodes[place].parent].append(place)
     rows: dict[int, int] = {}
-    lines = 0
+    free_rows = itertools.count()
 
     def place_branch(place: int) -> None:
-        nonlocal lines
         best_first = sorted(children[place], key=lambda child: tree.nodes[child].score, reverse=True)
         for child in best_first:
             place_branch(child)
-        rows[place] = rows[best_first[0]] if best_first else lines
-        lines += not best_first
+        rows[place] = rows[best_first[0]] if best_first else next(free_rows)
 
     place_branch(0)
     return rows
@@ -243,14 +232,11 @@ def _in_words(tree: SearchTree, names: Sequence[str], alpha: float, step: int, a
 
 
 def explore_beam(translator: Any, sentence: str) -> Any:
-    """Show the tree of a beam search with a text field for the sentence and sliders for beam size, alpha, and step.
+    """Return a widget that shows the tree of a beam search, with sliders for beam size, alpha, and step.
 
     Args:
         translator: A `Translator`.
-        sentence: The initial sentence, in the source language.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
+        sentence: The initial sentence, in the source language. The widget has a text field for it.
 
     Raises:
         InputError: The initial sentence cannot be translated. If a later sentence cannot be translated, the widget

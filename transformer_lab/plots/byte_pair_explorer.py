@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ipywidgets import Button, HBox, IntSlider, Layout, Text
@@ -82,11 +82,7 @@ def symbols_per_word(word_counts: Mapping[str, int], merges: Merges) -> list[flo
         changes[0] += count * len(cuts[0][1])
         for (_, before), (step, after) in pairwise(cuts):
             changes[step] += count * (len(after) - len(before))
-    total, means = 0, []
-    for change in changes:
-        total += change
-        means.append(total / occurrences)
-    return means
+    return [total / occurrences for total in accumulate(changes)]
 
 
 def draw_byte_pairs(
@@ -128,23 +124,23 @@ def _draw(
     blocks = []
     spoken = []
     for step in steps:
-        rows = []
+        rows = {}
         for language, text in sentences.items():
-            words = [_symbols_after(step, word, merges) for word in _words(language, text)]
-            rows.append((language, words))
+            words = [stages(word, merges[:step])[-1][1] for word in _words(language, text)]
+            rows[language] = _wrapped(words)
             symbols, cut = plural(sum(map(len, words)), "symbol"), plural(len(words), "word")
             spoken.append(f"after {plural(step, 'merge')}, the {language} text has {symbols} for {cut}")
         blocks.append((step, rows))
 
-    lines = sum(1 + sum(len(_wrapped(words)) for _, words in rows) for _, rows in blocks)
+    lines = sum(1 + sum(map(len, rows.values())) for _, rows in blocks)
     ends = ", ".join(f"{language} from {curve[0]:.1f} to {curve[-1]:.1f}" for language, curve in curves.items())
     height = ROW * (lines + 0.5)
     figure = new_picture(
         f"Text split into symbols: {'; '.join(spoken)}. Below, symbols per word against the number of merges: {ends}.",
         (LABEL_COLUMNS + COLUMNS) * INCHES_A_COLUMN,
         height + 2.75,
+        layout="none",
     )
-    figure.set_layout_engine("none")  # everything is placed in inches
     width, whole = figure.get_size_inches()
     _draw_text(axes_in_inches(figure, 0.12, whole - height - 0.1, width - 0.24, height), blocks, merges, lines)
     _draw_curves(axes_in_inches(figure, 0.65, 0.5, width - 0.8, 2.0), curves, steps)
@@ -158,10 +154,6 @@ def _words(language: str, text: str) -> list[str]:
     if not words:
         raise InputError(f"the {language} text is blank: type a word or two")
     return words
-
-
-def _symbols_after(step: int, word: str, merges: Merges) -> list[str]:
-    return next(symbols for at, symbols in reversed(stages(word, merges)) if at <= step)
 
 
 def _shown(symbol: str) -> str:
@@ -191,7 +183,7 @@ def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]
     return rows
 
 
-def _draw_text(axes: Axes, blocks: Sequence[tuple[int, list]], merges: Merges, lines: int) -> None:
+def _draw_text(axes: Axes, blocks: Sequence[tuple[int, Mapping]], merges: Merges, lines: int) -> None:
     axes.set(xlim=(-LABEL_COLUMNS, COLUMNS + 0.5), ylim=(lines + 0.2, -0.3))
     axes.axis("off")
     line = 0
@@ -202,9 +194,9 @@ def _draw_text(axes: Axes, blocks: Sequence[tuple[int, list]], merges: Merges, l
             title = f"{plural(step, 'merge')}, the last one {' + '.join(map(_shown, merges[step - 1]))}"
         axes.text(-LABEL_COLUMNS, line + 0.5, title, va="center", weight="bold", fontsize=10, parse_math=False)
         line += 1
-        for language, words in rows:
+        for language, rows_of_text in rows.items():
             axes.text(-LABEL_COLUMNS, line + 0.5, language, va="center", fontsize=10, parse_math=False)
-            for row in _wrapped(words):
+            for row in rows_of_text:
                 for column, word, symbol in row:
                     edge = {"edge": ORANGE, "linewidth": 2} if symbol == made else {"linewidth": 0.5}
                     shape = {"width": _width(symbol) - 0.15, "height": 0.8} | edge
@@ -230,7 +222,7 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[float]], steps: Seque
 def explore_byte_pairs(
     merges: Merges, sentences: Mapping[str, str], word_counts: Mapping[str, Mapping[str, int]]
 ) -> Any:
-    """Show `draw_byte_pairs` for text that you type, merge by merge.
+    """Return a widget that shows `draw_byte_pairs` for text that you type, merge by merge.
 
     There is a text field for each language, a slider for the number of merges, and three buttons: back one merge,
     forward one merge, and forward to the next merge that changes the text.
@@ -239,9 +231,6 @@ def explore_byte_pairs(
         merges: The merges, in the order they were learned.
         sentences: Maps the name of each language to its initial text.
         word_counts: Maps the name of each language to its words and their counts.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
 
     Raises:
         InputError: `draw_byte_pairs` cannot draw the initial text. If it cannot draw a later text, the widget shows the

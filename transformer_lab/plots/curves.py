@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, LIGHT, MIDDLE, ORANGE, as_html, new_picture, tidy
+from transformer_lab.plots.lines import name_line
 from transformer_lab.training.records import read_metrics
 
 LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, ":", "D")]  # color, line, marker
@@ -37,8 +39,8 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw the `plot_training` figure from records (described in `transformer_lab.training.records`)."""
     steps = [record for record in records if record["kind"] == "step"]
     epochs = [record for record in records if record["kind"] == "epoch"]
-    scored = [record for record in epochs if record.get("validation_bleu") is not None]
-    figure = new_picture(_in_words(steps, epochs, scored), 10.5, 3.2)
+    scored, scores = _points(epochs, "validation_bleu", "epoch")
+    figure = new_picture(_in_words(steps, epochs, scores), 10.5, 3.2)
     loss, rate, bleu = figure.subplots(1, 3, width_ratios=[2, 1, 1])
 
     loss.plot(*_points(steps, "loss"), color=LIGHT, linewidth=1, label="training: every step")
@@ -55,22 +57,16 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
     rate.set_ylim(bottom=0)
     rate.ticklabel_format(axis="y", scilimits=(-2, 4))
 
-    scores = [record["validation_bleu"] for record in scored]
-    bleu.plot([record["epoch"] for record in scored], scores, "o-", color=DARK)
+    bleu.plot(scored, scores, "o-", color=DARK)
     bleu.set(title="Validation BLEU", xlabel="epoch", ylim=(0, 100 if max(scores, default=0) > 60 else 60))
     bleu.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     bleu.margins(x=0.15)
     if len(scored) < 2:
         bleu.set_xlim(0.5, 2.5)
     if scored:
-        last = scored[-1]
-        bleu.annotate(
-            f"{last['validation_bleu']:.1f}",
-            (last["epoch"], last["validation_bleu"]),
-            textcoords="offset points",
-            xytext=(-4, 6),  # above and to the left, because the line usually rises toward this point
-            ha="right",
-        )
+        # Above and to the left, because the line usually rises toward this point
+        place = {"ha": "right", "va": "baseline", "xytext": (-4, 6), "fontsize": 10}
+        name_line(bleu, scored[-1], scores[-1], f"{scores[-1]:.1f}", "black", **place)
     tidy(loss, rate, bleu, grid="y")
     return figure
 
@@ -81,29 +77,21 @@ def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure
     Args:
         runs: Maps the name of each run to its records, as returned by `transformer_lab.training.read_metrics`.
     """
-    figure = new_picture("", 10.5, 3.4)
+    epochs_of = {
+        name: [record | {"minutes": record["seconds"] / 60} for record in records if record["kind"] == "epoch"]
+        for name, records in runs.items()
+    }
+    words = " ".join(f"{name}: {_where_it_came_to(epochs)}" for name, epochs in epochs_of.items())
+    figure = new_picture(f"Several training runs, plotted against epochs and against minutes. {words}", 10.5, 3.4)
     loss, bleu, minutes = figure.subplots(1, 3)
-    words = []
-    for index, (name, records) in enumerate(runs.items()):
-        color, line, mark = LOOKS[index % len(LOOKS)]
-        look = {"color": color, "linestyle": line, "marker": mark, "markersize": 4, "linewidth": 1.5, "label": name}
-        epochs = [record for record in records if record["kind"] == "epoch"]
-        for axes, x, y in (
-            (loss, "epoch", "validation_loss"),
-            (bleu, "epoch", "validation_bleu"),
-            (minutes, "seconds", "validation_loss"),
-        ):
-            points = [
-                (record[x] / (60 if x == "seconds" else 1), record[y]) for record in epochs if record[y] is not None
-            ]
-            axes.plot(*zip(*points, strict=True) if points else ([], []), **look)
-        words.append(f"{name}: {_where_it_came_to(epochs)}")
-    figure.set_label("Several training runs, plotted against epochs and against minutes. " + " ".join(words))
-    for axes, title, label in (
-        (loss, "Validation loss (nats per token)", "epoch"),
-        (bleu, "Validation BLEU (greedy)", "epoch"),
-        (minutes, "Validation loss", "minutes (logarithmic)"),
+    for axes, x, y, title, label in (
+        (loss, "epoch", "validation_loss", "Validation loss (nats per token)", "epoch"),
+        (bleu, "epoch", "validation_bleu", "Validation BLEU (greedy)", "epoch"),
+        (minutes, "minutes", "validation_loss", "Validation loss", "minutes (logarithmic)"),
     ):
+        for (name, epochs), (color, line, mark) in zip(epochs_of.items(), cycle(LOOKS), strict=False):
+            look = {"color": color, "linestyle": line, "marker": mark, "markersize": 4, "linewidth": 1.5}
+            axes.plot(*_points(epochs, y, x), label=name, **look)
         axes.set(title=title, xlabel=label)
         tidy(axes, grid="y")
         axes.set_ylim(bottom=0)
@@ -119,26 +107,26 @@ def _where_it_came_to(epochs: Sequence[Mapping[str, Any]]) -> str:
     if not epochs:
         return "no epoch yet."
     last = epochs[-1]
-    scored = [record["validation_bleu"] for record in epochs if record["validation_bleu"] is not None]
+    _, scores = _points(epochs, "validation_bleu")
     loss = "undefined" if last["validation_loss"] is None else f"{last['validation_loss']:.2f}"
-    bleu = f", BLEU {scored[-1]:.1f}" if scored else ""
-    return f"after epoch {last['epoch']} and {last['seconds'] / 60:.1f} minutes, the loss is {loss}{bleu}."
+    bleu = f", BLEU {scores[-1]:.1f}" if scores else ""
+    return f"after epoch {last['epoch']} and {last['minutes']:.1f} minutes, the loss is {loss}{bleu}."
 
 
-def _points(records: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    finite = [record for record in records if record.get(name) is not None]
-    return [record["step"] for record in finite], [record[name] for record in finite]
+def _points(records: Sequence[Mapping[str, Any]], y: str, x: str = "step") -> tuple[list[float], list[float]]:
+    finite = [record for record in records if record.get(y) is not None]
+    return [record[x] for record in finite], [record[y] for record in finite]
 
 
-def _in_words(steps: Sequence[Mapping], epochs: Sequence[Mapping], scored: Sequence[Mapping]) -> str:
+def _in_words(steps: Sequence[Mapping], epochs: Sequence[Mapping], scores: Sequence[float]) -> str:
     text = f"Training curves after {steps[-1]['step'] if steps else 0} steps."
-    losses = _points(steps, "loss")[1]
+    _, losses = _points(steps, "loss")
     if losses:
         text += f" The training loss went from {losses[0]:.2f} to {losses[-1]:.2f}."
     if epochs and epochs[-1].get("validation_loss") is not None:
         text += f" The validation loss is {epochs[-1]['validation_loss']:.2f}."
-    if scored:
-        text += f" The validation BLEU is {scored[-1]['validation_bleu']:.1f}."
+    if scores:
+        text += f" The validation BLEU is {scores[-1]:.1f}."
     return text
 
 

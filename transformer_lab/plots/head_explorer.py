@@ -49,16 +49,13 @@ def draw_without_heads(
 
 
 def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str]]) -> Explorer:
-    """Show `draw_without_heads` with a text field for the sentence and a switch for each head.
+    """Return a widget that shows `draw_without_heads`, with a text field for the sentence and a switch for each head.
 
     Args:
         translator: A `Translator`.
         sentence: The initial sentence, in the source language.
         pairs: The test set. Whenever you switch a head on or off, the new translation of the sentence is shown first.
             Then the test set is translated again, which takes less than a second for a few dozen pairs.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
 
     Raises:
         InputError: The test set is empty, a sentence cannot be translated, or the model has no attention hook.
@@ -77,7 +74,6 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
         for layer in range(config.n_layers)
         for head in range(config.n_heads)
     }
-    named = {" ".join(map(str, head)): head for head in switches}  # "cross 0 3"
     all_on = Button(description="all on", layout=Layout(width="80px"))
     explained = Label("Each row is a layer.", layout=Layout(margin="0 1em 0 0"))
 
@@ -85,8 +81,8 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
         for switch in switches.values():
             switch.value = True
 
-    def draw(sentence: str, **on: bool) -> Any:
-        off = frozenset(head for name, head in named.items() if not on[name])
+    def draw(sentence: str, **_: bool) -> Any:
+        off = frozenset(head for head, switch in switches.items() if not switch.value)
         readable, remark.value = first_words(sentence)
         figure = _draw(translator, readable, off, measured, with_switches=False)  # the widget has buttons for them
         return figure if off in measured.scores else (figure, lambda: measured.score_with_and_without(off))
@@ -103,7 +99,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
         for stack in STACKS
     ]  # fmt: skip
     remark = Label()
-    controls = {"sentence": field} | {name: switches[head] for name, head in named.items()}
+    controls = {"sentence": field} | {" ".join(map(str, head)): switch for head, switch in switches.items()}
     explorer = Explorer(controls, draw, rows=[field, remark, HBox([*grids, VBox([explained, all_on])])])
     explorer.still = as_html(_draw(translator, first_words(sentence)[0], frozenset(), measured))
     return explorer
@@ -182,7 +178,10 @@ def _draw(
     axes.barh(places, lengths, left=left, height=0.3 * high, color=[PALE, MIDDLE])
     for place, name in zip(places, ("all heads", without), strict=True):
         axes.text(left + 0.06, place, f"{name}: {written[name != 'all heads']}", va="center")
-    _write(axes, [sentence, before, after], ["", "all heads: ", f"{without}: "], TOP + high + 0.28)
+    look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}
+    for line, text in enumerate([sentence, f"all heads: {before}", f"{without}: {after}"]):
+        y = TOP + high + 0.28 + 0.24 * line
+        axes.text(0.15, y, textwrap.shorten(text, LINE, placeholder=" …"), **look)
     return figure
 
 
@@ -204,11 +203,3 @@ def _draw_switches(axes: Axes, title: str, is_on: Sequence[Sequence[bool]], left
     names = [(left - 0.31, rows[layer] + ROW / 2, f"layer {layer}", "black") for layer in range(layers)]
     write_shapes(axes, signs + names, SIGN)
     axes.text(left + wide / 2, TOP - 0.1, title, fontsize=10, ha="center")
-
-
-def _write(axes: Axes, sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
-    """Write labeled sentences, one per line, truncated to `LINE` characters. Dollar signs are treated as plain text."""
-    for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
-        text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
-        look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}
-        axes.text(0.15, top + 0.24 * line, text, **look)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -67,8 +68,7 @@ def attention_heatmap(
         height = cell * len(query_tokens) + label_length(key_tokens, cell) + 0.8
         text = f"Heat map: {title}. {strongest_links(weights, query_tokens, key_tokens)}"
         axes = new_picture(text, width, height).subplots()
-    draw_map(axes, weights, query_tokens, key_tokens, title, cell)
-    name_axes(axes, "query", "key", query_tokens, key_tokens, cell)
+    draw_map(axes, weights, query_tokens, key_tokens, title, cell, "query", "key")
     if alone:
         aspect = max(6.0, 0.8 * cell * len(query_tokens) / 0.2)  # makes the color bar as wide as a cell
         place = {"ax": [axes], "shrink": 0.8, "aspect": aspect, "pad": 0.02, "panchor": "C"}
@@ -77,28 +77,25 @@ def attention_heatmap(
 
 
 def draw_map(
-    axes: Axes, weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str], title: str, cell: float
+    axes: Axes,
+    weights: Any,
+    query_tokens: Sequence[str],
+    key_tokens: Sequence[str],
+    title: str,
+    cell: float,
+    query: str = "",
+    key: str = "",
 ) -> None:
-    """Draw the map that `attention_heatmap` shows, with its tokens and title but without axis names or a color bar.
+    """Draw the map that `attention_heatmap` shows, without a color bar. `weights` is an array, `(query, key)`.
 
     `seaborn.heatmap` would draw the same map, but it renders the whole figure to check whether labels overlap, which
-    is too slow for an explorer.
-
-    Args:
-        axes: The axes to draw on.
-        weights: `(query, key)`, an array.
-        query_tokens: One token per row, or an empty list for no labels.
-        key_tokens: One token per column, or an empty list for no labels.
-        title: The title of the map.
-        cell: Inches per token.
+    is too slow for an explorer. The other arguments are those of `label_rows_and_columns`.
     """
     queries, keys = weights.shape
     axes.pcolormesh(weights, vmin=0.0, vmax=1.0, cmap=COLORS, linewidth=0.4, edgecolors="0.88")
     axes.set(xlim=(0, keys), ylim=(queries, 0), aspect="equal")
     axes.spines[:].set_visible(False)
-    axes.set(xticks=[], yticks=[])
-    label_with_tokens(axes, "key", key_tokens, cell)
-    label_with_tokens(axes, "query", query_tokens, cell)
+    label_rows_and_columns(axes, query_tokens, key_tokens, cell, query, key)
     axes.set_title(title, fontsize=11, parse_math=False)
 
 
@@ -129,7 +126,7 @@ def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float,
     Args:
         axes: The axes of the map, with one data unit per token.
         side: "query" (left of the rows), "next" (right of the rows), or "key" (below the columns).
-        tokens: The tokens, from top to bottom or from left to right. If the list is empty, that side is left blank.
+        tokens: The tokens, from top to bottom or from left to right.
         cell: Inches per token.
         look: Properties of the labels, such as `color`.
     """
@@ -146,24 +143,27 @@ def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float,
         axes.text(*place, token, **look)
 
 
-def name_axes(
-    axes: Axes, query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
+def label_rows_and_columns(
+    axes: Axes, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float, query: str, key: str
 ) -> None:
-    """Label the axes with the strings `query` and `key`, leaving room for the tokens.
+    """Label each row and column with its token instead of a tick, and the axes with the strings `query` and `key`.
 
-    `label_with_tokens` writes the tokens. `cell` is in inches per token.
+    If a list of tokens is empty, its side has no labels. `cell` is in inches per token.
     """
-    axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 7)
-    axes.set_xlabel(key, labelpad=72 * label_length(key_tokens, cell) + 7)
+    axes.set(xticks=[], yticks=[])
+    label_with_tokens(axes, "key", key_tokens, cell)
+    label_with_tokens(axes, "query", query_tokens, cell)
+    axes.set_ylabel(query if query_tokens else "", labelpad=72 * label_length(query_tokens, cell) + 7)
+    axes.set_xlabel(key if key_tokens else "", labelpad=72 * label_length(key_tokens, cell) + 7)
 
 
 def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> str:
     """Describe the three largest weights of an array `(query, key)`, for readers who cannot see the heat map."""
     if not weights.size:
         return "It is empty."
-    order = weights.ravel().argsort()[::-1][:3]
-    links = [(query_tokens[index // len(key_tokens)], key_tokens[index % len(key_tokens)], index) for index in order]
-    named = [f"{query} to {key} ({weights.ravel()[index]:.2f})" for query, key, index in links]
+    rows, columns = np.unravel_index(weights.ravel().argsort()[::-1][:3], weights.shape)
+    links = zip(rows, columns, strict=True)
+    named = [f"{query_tokens[row]} to {key_tokens[column]} ({weights[row, column]:.2f})" for row, column in links]
     return f"The strongest weights go from {', '.join(named)}."
 
 
@@ -185,7 +185,17 @@ def draw_attention(
             attention hook.
     """
     check_stack(stack)
-    return draw_recorded_attention(attention_of(translator, sentence), stack, layer, head)
+    weights, queries, keys, names, title = chosen_weights(attention_of(translator, sentence), stack, layer)
+    if head is None:
+        return draw_all_heads(weights, queries, keys, names, title)
+    head = index_of("head", head, len(weights))
+    axes = attention_heatmap(weights[head], queries, keys, f"{title}, head {head}")
+    axes.set(xlabel=f"key ({names[1]})", ylabel=f"query ({names[0]})")
+    if follows_itself(stack):
+        cell = _cell_size(len(queries), len(keys))
+        label_with_next_tokens(axes, [*queries, "<eos>"], cell)
+        axes.figure.set_figwidth(axes.figure.get_figwidth() + label_length(queries, cell) + 0.25)
+    return axes.figure
 
 
 @dataclass(frozen=True)
@@ -204,16 +214,12 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
     Raises:
         InputError: The sentence cannot be translated, or the model has no attention hook.
     """
+    codes = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
+    languages = {side: LANGUAGES.get(code, code) for side, code in codes.items()}
     try:
-        return RecordedAttention(*translator.attention(sentence), languages_of(translator))
+        return RecordedAttention(*translator.attention(sentence), languages)
     except ValueError as error:  # raised by `record_attention` if no module has the hook
         raise InputError(str(error)) from error
-
-
-def languages_of(translator: Any) -> dict[str, str]:
-    """Map "source" and "target" to each language's English name. If a language has no known name, use its code."""
-    sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
-    return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
 
 def first_words(text: str) -> tuple[str, str]:
@@ -231,24 +237,6 @@ def check_stack(stack: str) -> None:
     """Raise InputError if `stack` is not one of `STACKS`."""
     if stack not in STACKS:
         raise InputError(f"there is no stack {stack!r}: choose one of {', '.join(STACKS)}")
-
-
-def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> Figure:
-    """Draw the same figure as `draw_attention`, but from recorded weights.
-
-    The other arguments and the errors are also the same as in `draw_attention`.
-    """
-    weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
-    if head is None:
-        return _draw_all_heads(weights, queries, keys, names, title)
-    head = index_of("head", head, len(weights))
-    axes = attention_heatmap(weights[head], queries, keys, f"{title}, head {head}")
-    axes.set(xlabel=f"key ({names[1]})", ylabel=f"query ({names[0]})")
-    if follows_itself(stack):
-        cell = _cell_size(len(queries), len(keys))
-        label_with_next_tokens(axes, [*queries, "<eos>"], cell)
-        axes.figure.set_figwidth(axes.figure.get_figwidth() + label_length(queries, cell) + 0.25)
-    return axes.figure
 
 
 def chosen_weights(
@@ -286,10 +274,7 @@ def follows_itself(stack: str) -> bool:
 def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> None:
     """Write the token that the decoder predicts to the right of each row, such as `dog` to the right of `A`.
 
-    Args:
-        axes: The axes of a heat map. Its queries are all tokens in `tokens` except the last one.
-        tokens: The tokens of the rows, followed by the token predicted at the last row.
-        cell: Inches per token.
+    `tokens` are the tokens of the rows, followed by the token predicted at the last row.
     """
     label_with_tokens(axes, "next", tokens[1:], cell, color="0.4")
     columns, rows = axes.get_xlim()[1], axes.get_ylim()[0]
@@ -298,12 +283,7 @@ def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> No
 
 
 def index_of(what: str, given: int, count: int) -> int:
-    """Convert the index of a layer or head to one from 0 to `count` - 1. The index may be negative.
-
-    Args:
-        what: "layer" or "head".
-        given: The index. Negative indices count from the last.
-        count: Number of layers or heads.
+    """Convert the index of a "layer" or "head" to one from 0 to `count` - 1. Negative indices count from the last.
 
     Raises:
         InputError: The index is out of range, or `count` is 0.
@@ -315,21 +295,24 @@ def index_of(what: str, given: int, count: int) -> int:
     return given % count
 
 
-def _draw_all_heads(
+def draw_all_heads(
     weights: Tensor, queries: Sequence[str], keys: Sequence[str], languages: Sequence[str], title: str
 ) -> Figure:
+    """Draw the heat maps of all heads side by side. The arguments are what `chosen_weights` returns."""
     heads = len(weights)
     columns = min(heads, 4 if heads > 6 or len(keys) < 14 else 2)
     rows = -(-heads // columns)
     cell = min(_cell_size(len(queries), len(keys)), 2.6 * LONGEST_SIDE / (columns * len(keys)), 0.3)
-    # Place everything in inches, because a layout engine would be too slow for an explorer.
+    # Place everything in inches.
     map_width, map_height = cell * len(keys), cell * len(queries)
     step_x, step_y = map_width + max(0.15, 0.55 - map_width), map_height + 0.35
     left, below = label_length(queries, cell) + 0.5, label_length(keys, cell) + 0.5
     width, height = left + columns * step_x + 1.0, below + rows * step_y + 0.45
-    axes_in_words = f"Rows are {languages[0]} tokens, and columns are {languages[1]} tokens."
-    figure = new_picture(f"Heat maps of {heads} heads side by side: {title}. {axes_in_words}", width, height)
-    figure.set_layout_engine("none")
+    text = (
+        f"Heat maps of {heads} heads side by side: {title}. Rows are {languages[0]} tokens, and columns are "
+        f"{languages[1]} tokens."
+    )
+    figure = new_picture(text, width, height, layout="none")
     for head in range(heads):
         row, column = divmod(head, columns)
         low = below + (rows - 1 - row) * step_y

@@ -125,10 +125,13 @@ class Explorer(WithPicture):
         self._waiting = False
         try:
             show(*arguments)
-        except InputError as error:
-            self.picture.value = f"<p>{html.escape(str(error))}</p>"
         except Exception as error:  # `draw` may raise anything, and a timer's traceback is not shown
-            self.picture.value = f"<p>{html.escape(f'{type(error).__name__}: {error}')}</p>"
+            self.picture.value = f"<p>{html.escape(message_of(error))}</p>"
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, with the name of its type unless it is an InputError."""
+    return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
 
 
 def scrolling_image(figure: Any, widest: str | None = None) -> str:

@@ -5,40 +5,18 @@ from typing import Any
 
 import torch
 from ipywidgets import Checkbox, HBox, Layout, Text
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from transformer_lab import model
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import axes_in_inches, new_picture
-from transformer_lab.plots.heatmaps import label_length, label_with_tokens, name_axes
+from transformer_lab.plots.heatmaps import label_length, label_rows_and_columns
 from transformer_lab.plots.interactive_figure import Explorer
 
 PAD = "<pad>"
 MOST_WORDS = 14
 SENTENCES = ("the dog sees the cat", "dogs run")
-
-
-def draw_mask(axes: Axes, mask: Tensor, words: Sequence[str], title: str, cell: float) -> None:
-    """Draw one sentence's mask. Positions that may be attended to are dark and have a dot.
-
-    Args:
-        axes: The axes to draw on.
-        mask: `(query, key)`, boolean; True means "may attend".
-        words: The labels of the rows and columns, including padding.
-        title: The title of the axes.
-        cell: Width of a cell, in inches.
-    """
-    length = len(words)
-    axes.pcolormesh(mask, cmap="Blues", vmin=0, vmax=1.4, edgecolors="0.75", linewidth=0.6)
-    axes.set(xlim=(0, length), ylim=(length, 0), xticks=[], yticks=[])
-    queries, keys = torch.nonzero(mask, as_tuple=True)
-    axes.plot(keys + 0.5, queries + 0.5, "o", color="white", markersize=5)
-    label_with_tokens(axes, "key", words, cell)
-    label_with_tokens(axes, "query", words, cell)
-    name_axes(axes, "query", "key", words, words, cell)
-    axes.set_title(title, fontsize=10, parse_math=False)
 
 
 def draw_masks(
@@ -100,19 +78,24 @@ def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequ
 def _draw_tables(
     mask: Tensor, words: Sequence[Sequence[str]], titles: Sequence[str], heading: str, text: str
 ) -> Figure:
-    # Place everything in inches, because a layout engine would be too slow for an explorer.
+    """Draw a mask for each sentence. Positions that may be attended to are dark and have a dot."""
+    # Place everything in inches.
     length = len(words[0])
     side = max(2.4, 0.34 * length)
     cell = side / length
     labels = max(label_length(row, cell) for row in words)
     left, width = labels + 0.5, max(len(words) * (side + labels + 0.5) + 0.3, 6.2)
     height = side + labels + (1.2 if heading else 0.85)
-    figure = new_picture(text, width, height)
-    figure.set_layout_engine("none")
+    figure = new_picture(text, width, height, layout="none")
     tables = mask.expand(len(words), 1, length, length)[:, 0]
     for column, (table, row, title) in enumerate(zip(tables, words, titles, strict=True)):
         axes = axes_in_inches(figure, left + column * (side + labels + 0.5), labels + 0.5, side, side)
-        draw_mask(axes, table, row, title, cell)
+        axes.pcolormesh(table, cmap="Blues", vmin=0, vmax=1.4, edgecolors="0.75", linewidth=0.6)
+        axes.set(xlim=(0, length), ylim=(length, 0))
+        queries, keys = torch.nonzero(table, as_tuple=True)
+        axes.plot(keys + 0.5, queries + 0.5, "o", color="white", markersize=5)
+        label_rows_and_columns(axes, row, row, cell, "query", "key")
+        axes.set_title(title, fontsize=10, parse_math=False)
     figure.suptitle(heading, fontsize=11, y=1 - 0.1 / height, va="top")
     return figure
 

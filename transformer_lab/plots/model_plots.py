@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from transformer_lab.plots.shapes import write
 
 SIGNED = "PuOr"  # a diverging color map with white at 0
 POST, PRE = RUST, DARK
-PART_COLORS = (DARK, MIDDLE, INK, "#d9d9d9")
+PART_COLORS = {"attention": DARK, "feed-forward": MIDDLE, "norms": INK, "embeddings and output": "#d9d9d9"}
 
 
 def draw_spread(values: Mapping[str, Tensor], alternative_text: str, title: str) -> Figure:
@@ -287,17 +288,13 @@ def draw_parameter_shares(configs: Mapping[str, TransformerConfig]) -> Figure:
         f"Stacked bars of the parameters of each model, in millions. {listed}.", 8, 1.2 + 0.7 * len(configs)
     )
     axes = figure.subplots()
-    for row, parts in enumerate(shares.values()):
-        left = 0.0
-        for (part, count), color in zip(parts.items(), PART_COLORS, strict=True):
-            millions = count / 1e6
-            label = part if row == 0 else None
-            axes.barh(row, millions, left=left, color=color, edgecolor="white", label=label)
-            if millions > 3:
-                ink = "white" if color == DARK else "black"
-                axes.text(left + millions / 2, row, f"{millions:.0f}", ha="center", va="center", color=ink)
-            left += millions
-    axes.set_yticks(range(len(shares)), list(shares))
+    left = np.zeros(len(shares))
+    for part, color in PART_COLORS.items():
+        millions = np.array([parts[part] / 1e6 for parts in shares.values()])
+        bars = axes.barh(list(shares), millions, left=left, color=color, edgecolor="white", label=part)
+        numbers = [f"{number:.0f}" if number > 3 else "" for number in millions]
+        axes.bar_label(bars, numbers, label_type="center", color="white" if color == DARK else "black")
+        left += millions
     axes.set(xlabel="million parameters")
     axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.3))
     return figure

@@ -97,7 +97,7 @@ def explore_next_token(
     write: Callable[..., Tensor] = sample,
     seed: int = 0,
 ) -> Any:
-    """Show `draw_next_token` with a text field, sliders for the three settings, and buttons that continue the text.
+    """Return a widget that shows `draw_next_token`, with a text field, sliders, and buttons that continue the text.
 
     Args:
         model: The model that predicts the next token.
@@ -106,9 +106,6 @@ def explore_next_token(
         filters: `top_k_filter` and `top_p_filter`, or your own versions of them.
         write: `sample` or your own version of it. The buttons call this function.
         seed: Seed for the tokens that the buttons sample.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell.
     """
     names = tokenizer.names(range(len(tokenizer)))
     generator = torch.Generator().manual_seed(seed)

@@ -1,17 +1,14 @@
 """An HTML page that shows every attention head of every layer for one sentence. It works offline, without scripts."""
 
-import base64
-import io
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from PIL import Image
-from torch import Tensor
 
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
+from transformer_lab.plots.figures import encode_png
 from transformer_lab.plots.heatmaps import (
     COLORS,
     STACKS,
@@ -37,7 +34,7 @@ def attention_page(translator: Any, sentence: str) -> str:
     Raises:
         InputError: The sentence cannot be translated, or the model has no attention hook.
     """
-    recorded = attention_of(translator, sentence)
+    recorded, colors = attention_of(translator, sentence), matplotlib.colormaps[COLORS]
     stacks = []
     for stack, (name, _, *sides) in STACKS.items():
         layers = []
@@ -48,7 +45,7 @@ def attention_page(translator: Any, sentence: str) -> str:
                     "address": f"{stack}-{layer}-{head}",
                     "title": f"{title}, head {head}",
                     "text": f"Heat map: {title}, head {head}. {strongest_links(table.numpy(), queries, keys)}",
-                    "data": _png(table),
+                    "data": encode_png((colors(table.numpy())[..., :3] * 255).round().astype("uint8")),
                 }
                 for head, table in enumerate(weights)
             ])  # fmt: skip
@@ -85,11 +82,3 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
         path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
-
-
-def _png(table: Tensor) -> str:
-    """Return a Base64-encoded PNG with one pixel per weight. The page enlarges it without smoothing."""
-    pixels = (matplotlib.colormaps[COLORS](table.numpy())[..., :3] * 255).round().astype("uint8")
-    image = io.BytesIO()
-    Image.fromarray(pixels).save(image, "PNG")
-    return base64.b64encode(image.getvalue()).decode("ascii")

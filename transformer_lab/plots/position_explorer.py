@@ -36,8 +36,8 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
         f"waves, and the similarity of every position to position {position}, which falls off on both sides.",
         10.2,
         3.6,
+        layout="none",
     )
-    figure.set_layout_engine("none")  # a layout engine would take up half the drawing time
     margins = {"left": 0.06, "right": 0.985, "bottom": 0.15, "top": 0.9, "wspace": 0.36}
     table, waves, alike = figure.subplots(1, 3, width_ratios=(1.2, 1, 1), gridspec_kw=margins)
     image = np.empty((length, d_model))
@@ -58,12 +58,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
 
 
 def draw_waves(axes: Axes, waves: Mapping[str, Sequence[float]]) -> None:
-    """Draw vertically stacked waves, each with its name on the left.
-
-    Args:
-        axes: The axes to draw on.
-        waves: Maps the name of each wave to its values at positions 0, 1, 2, …, which are between -1 and 1.
-    """
+    """Draw vertically stacked waves with values from -1 to 1, each with its name on the left."""
     heights = [-2.6 * row for row in range(len(waves))]
     for height, wave in zip(heights, waves.values(), strict=True):
         axes.axhline(height, color="0.85", linewidth=0.8)

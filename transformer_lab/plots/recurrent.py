@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from transformer_lab.plots.figures import DARK, ORANGE, PALE, axes_in_inches, new_picture, tidy
-from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens, name_axes
+from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens
 from transformer_lab.plots.shapes import draw_arrow, write
 
 LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # color, line, marker
@@ -141,14 +141,13 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Fig
     left, right = label_length(queries, lettering) + 0.5, label_length(written, lettering) + 0.5
     below, above = label_length(keys, lettering) + 0.45, 0.6
     width, height = left + step + max(map_width + right, 2.3), below + map_height + above
-    figure = new_picture("", width, height)
-    figure.set_layout_engine("none")
+    figure = new_picture("", width, height, layout="none")
     words = []
     for column, (title, weights) in enumerate(panels.items()):
         weights = torch.tensor(weights)
         axes = axes_in_inches(figure, left + column * step, below, map_width, map_height)
-        draw_map(axes, weights.numpy(), [] if column else queries, keys, title, lettering)
-        name_axes(axes, "" if column else "query: token read (English)", "key (German)", queries, keys, lettering)
+        names = "query: token read (English)", "key (German)"
+        draw_map(axes, weights.numpy(), [] if column else queries, keys, title, lettering, *names)
         links = [f"{token} to {keys[int(row.argmax())]}" for token, row in zip(written, weights, strict=True)]
         words.append(f"{title.replace(chr(10), ' ')} puts the most weight on these links: {', '.join(links)}")
     asked = figure.axes[1]

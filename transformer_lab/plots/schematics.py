@@ -32,8 +32,8 @@ def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> Figure:
         "there.",
         9.6,
         2.9,
+        layout="none",
     )
-    figure.set_layout_engine("none")
     axes = figure.add_axes((0.1, 0.2, 0.89, 0.67))
     size, gap = len(words), 1.35
     axes.set(xlim=(0, 4 * size + 3 * gap), ylim=(size, 0), yticks=[row + 0.5 for row in range(size)], yticklabels=words)
@@ -76,8 +76,8 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
         "square root of d_model, and add the encoding of its position to get the input of the first layer.",
         9.6,
         2.6,
+        layout="none",
     )
-    figure.set_layout_engine("none")
     axes = figure.add_axes((0.14, 0.14, 0.85, 0.72))
     length, d_model = vectors.shape
     gap = 1.0
@@ -246,16 +246,13 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
         1.0 + 1.25 * len(rows),
     )
     first, step, height = 4.4, 1.7, 2.0
-    columns = [first + step * (number + len(memory)) for number in range(len(words))]
+    every_column = [first + step * number for number in range(len(memory) + len(words))]
+    memory_columns, columns = every_column[: len(memory)], every_column[len(memory) :]
     top = height * len(rows)
     axes = blank_axes(figure, (0, columns[-1] + 1.2), (-0.75, top + 0.6), (0.01, 0.02, 0.98, 0.96))
     for x, word in zip(columns, words, strict=True):
         axes.plot([x, x], [-0.15, top + 0.3], color="0.25", linewidth=2.2, zorder=1)
         write(axes, x, -0.45, word, fontsize=11)
-
-    def look(x: float, y: float, to_x: float, to_y: float) -> None:
-        """Draw a line from one word to another word that attends to it."""
-        axes.plot([x, to_x], [y, to_y], color=DARK, linewidth=1, alpha=0.65, zorder=2)
 
     for number, row in enumerate(rows):
         y = height * number
@@ -265,21 +262,20 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
             if row == "feed-forward":
                 axes.plot([x, x + 0.45, x + 0.45, x], [y + 0.2, y + 0.45, y + 1.15, y + 1.4], color="0.45", linewidth=1)
                 _block(axes, x + 0.45, y + 0.8, 0.62, 0.5, "FFN", "#c7e9c0")
+                attended, start = [], y
             elif row == "cross-attention":
-                for k in range(len(memory)):
-                    look(first + step * k, y + 0.2, x, y + 1.4)
+                attended, start = memory_columns, y + 0.2
             else:
-                for i in range(j + 1 if memory else len(columns)):
-                    if i != j:
-                        look(columns[i], y + 0.1, x, y + 1.4)
+                attended, start = columns[:j] if memory else columns[:j] + columns[j + 1 :], y + 0.1
+            for other in attended:  # a line to each word from the words it attends to
+                axes.plot([other, x], [start, y + 1.4], color=DARK, linewidth=1, alpha=0.65, zorder=2)
             axes.plot(x, y + 1.55, "o", markersize=11, markerfacecolor="#fff7d6", markeredgecolor="0.3", zorder=4)
             write(axes, x, y + 1.54, "+", fontsize=10, zorder=5)
         if row == "cross-attention":
-            for k, word in enumerate(memory):
-                x = first + step * k
+            for x, word in zip(memory_columns, memory, strict=True):
                 axes.plot(x, y + 0.15, "s", markersize=9, color=LIGHT, markeredgecolor="0.3", zorder=4)
                 write(axes, x, y - 0.15, word, va="top", fontsize=11)
-            middle = first + step * (len(memory) - 1) / 2
+            middle = (memory_columns[0] + memory_columns[-1]) / 2
             write(axes, middle, y - 0.62, "memory", va="top", fontsize=9, color="0.3")
     return figure
 

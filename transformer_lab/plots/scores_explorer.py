@@ -41,19 +41,19 @@ def draw_scores(
     scores = (factor / math.sqrt(2) * (query_vector @ vectors.transpose(-2, -1)))[0, 0].tolist()
 
     gist = ", ".join(f"key {number} has weight {weight:.2f}" for number, weight in enumerate(weights, 1))
-    figure = new_picture(f"A query, its keys, and the output as arrows; scores and weights as bars: {gist}.", 9.6, 3.9)
-    figure.set_layout_engine("none")  # a layout engine would take up half the drawing time
+    text = f"A query, its keys, and the output as arrows; scores and weights as bars: {gist}."
+    figure = new_picture(text, 9.6, 3.9, layout="none")
     margins = {"left": 0.04, "right": 0.985, "bottom": 0.1, "top": 0.9, "wspace": 0.18}
     plane, score_axes, weight_axes = figure.subplots(1, 3, width_ratios=(1.35, 1, 1), gridspec_kw=margins)
     _arrow(plane, query_vector[0, 0].tolist(), "black", "query", width=2.4)
-    for number, (vector, color) in enumerate(zip(vectors[0].tolist(), COLORS, strict=True), 1):
-        _arrow(plane, vector, color, f"key {number}")
+    names = [f"key {number}" for number in range(1, len(scores) + 1)]
+    for name, vector, color in zip(names, vectors[0].tolist(), COLORS, strict=True):
+        _arrow(plane, vector, color, name)
     plane.plot(*output, "D", color="black", markersize=8, markerfacecolor="white", label="output")
     plane.legend(frameon=False, loc="lower right")
     plane.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), xticks=(-2, 0, 2), yticks=(-2, 0, 2))
     plane.set(aspect="equal", title="the plane")
     plane.grid(color="0.92")
-    names = [f"key {number}" for number in range(1, len(scores) + 1)]
     for axes, numbers, title in ((score_axes, scores, "scores"), (weight_axes, weights, "weights")):
         bars = axes.bar(names, numbers, color=COLORS)
         axes.bar_label(bars, [f"{number:.2f}" for number in numbers], padding=2, fontsize=9)

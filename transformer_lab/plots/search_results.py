@@ -4,11 +4,12 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import seaborn as sns
 from ipywidgets import FloatSlider, SelectionSlider
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.colors import ListedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from pandas import DataFrame
@@ -69,18 +70,17 @@ def draw_parallel(trials: DataFrame, plan: Plan | None = None) -> Figure:
     )
     axes = figure.subplots()
     columns = [*HYPER_PARAMETERS, "bleu"]
-    ends = {name: _ends(scored, name, plan) for name in columns}
+    scales = {name: (LogNorm if name in BY_FACTORS else Normalize)(*_ends(scored, name, plan)) for name in columns}
     seen_on_white = ListedColormap(sns.color_palette("cividis_r", 256)[80:])
     colors = ScalarMappable(Normalize(0, max(scored["bleu"].max(), 1)), seen_on_white)
     for _, trial in scored.iterrows():
-        heights = [_height(trial[name], *ends[name]) for name in columns]
+        heights = [0.5 if scale.vmin == scale.vmax else scale(trial[name]) for name, scale in scales.items()]
         finished = trial["state"] == "complete"
         look = {"linestyle": "-" if finished else ":", "linewidth": 1.6 if finished else 1.3}
         axes.plot(range(len(columns)), heights, color=colors.to_rgba(trial["bleu"]), **look)
-    for place, name in enumerate(columns):
+    for place, scale in enumerate(scales.values()):
         axes.axvline(place, color="0.4", linewidth=0.8, zorder=0)
-        low, high, _ = ends[name]
-        for height, end, side in ((0, low, "top"), (1, high, "bottom")):
+        for height, end, side in ((0, scale.vmin, "top"), (1, scale.vmax, "bottom")):
             written = f"{end:.3g}" if end < 1000 else f"{end:.0f}"
             axes.text(place, height + (0.04 if height else -0.04), written, ha="center", va=side, fontsize=9)
     axes.set_xticks(range(len(columns)), [NAMES.get(name, "BLEU") for name in columns])
@@ -245,24 +245,22 @@ def draw_finalists(trials: DataFrame, finalists: DataFrame) -> Figure:
     runs = finalists.dropna(subset="bleu")
     if runs.empty:
         raise InputError("no finalist has been trained yet: there is nothing to draw")
-    when_chosen = trials.set_index("number")["bleu"]
-    groups = {number: list(group["bleu"]) for number, group in runs.groupby("of", sort=False)}
-    means = {number: sum(bleu) / len(bleu) for number, bleu in groups.items()}
+    groups = runs.groupby("of", sort=False)["bleu"].agg(["mean", "size"])
+    groups["chosen"] = trials.set_index("number")["bleu"]
     words = [
-        f"trial {number} was chosen for its score of {when_chosen[number]:.1f}; its mean is {means[number]:.1f} "
-        f"over {plural(len(bleu), 'other seed')}"
-        for number, bleu in groups.items()
+        f"trial {number} was chosen for its score of {chosen:.1f}; its mean is {mean:.1f} "
+        f"over {plural(count, 'other seed')}"
+        for number, mean, count, chosen in groups.itertuples()
     ]
     figure = new_picture(f"The finalists: {'; '.join(words)}.", 7, 3)
     axes = figure.subplots()
-    axes.plot(range(len(groups)), when_chosen[list(groups)], "*", color=ORANGE, markersize=15,
-              label="the score it was chosen for")  # fmt: skip
-    runs_of_each = [(place + 0.15, score) for place, bleu in enumerate(groups.values()) for score in bleu]
-    axes.plot(*zip(*runs_of_each, strict=True), "o", color=DARK, alpha=0.8, label="with other seeds")
-    starts, ends = ([place + side for place in range(len(groups))] for side in (0.08, 0.22))
-    lines = axes.plot([starts, ends], 2 * [list(means.values())], color="black")
+    places = np.arange(len(groups))
+    axes.plot(places, groups["chosen"], "*", color=ORANGE, markersize=15, label="the score it was chosen for")
+    place_of_each_run = groups.index.get_indexer(runs["of"])
+    axes.plot(place_of_each_run + 0.15, runs["bleu"], "o", color=DARK, alpha=0.8, label="with other seeds")
+    lines = axes.plot([places + 0.08, places + 0.22], 2 * [groups["mean"]], color="black")
     lines[0].set_label("mean")
-    axes.set_xticks(starts, [f"trial {number}" for number in groups])
+    axes.set_xticks(places + 0.08, [f"trial {number}" for number in groups.index])
     axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups) - 0.35))
     axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # above the axes
     tidy(axes, grid="y")
@@ -366,23 +364,14 @@ def explore_intervals(interval: Interval = correlation_interval) -> Explorer:
     return Explorer(controls, lambda **chosen: draw_intervals(**chosen, interval=interval))
 
 
-def _ends(trials: DataFrame, name: str, plan: Plan | None) -> tuple[float, float, bool]:
-    """Return the lowest and highest values on an axis, and whether the axis is logarithmic."""
+def _ends(trials: DataFrame, name: str, plan: Plan | None) -> tuple[float, float]:
+    """Return the lowest and highest values on an axis."""
     searched = plan.space().get(name) if plan else None
     if searched is not None:
         choices = getattr(searched, "choices", None) or (searched.low, searched.high)
-        return min(choices), max(choices), name in BY_FACTORS
+        return min(choices), max(choices)
     low = 0.0 if name in ("bleu", "dropout", "label_smoothing") else trials[name].min()
-    return low, trials[name].max(), name in BY_FACTORS
-
-
-def _height(value: float, low: float, high: float, by_factors: bool) -> float:
-    """Return the position of a value on its axis, from 0 to 1."""
-    if high == low:
-        return 0.5
-    if by_factors:
-        value, low, high = math.log(value), math.log(low), math.log(high)
-    return (value - low) / (high - low)
+    return low, trials[name].max()
 
 
 def _scale(axes: Axes, trials: DataFrame, name: str) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, new_picture, tidy
 from transformer_lab.plots.interactive_figure import Explorer
+from transformer_lab.plots.lines import name_line
 from transformer_lab.training import label_smoothing_loss, warmup_rate
 
 Loss = Callable[[Tensor, Tensor, float, int], Tensor]
@@ -52,21 +53,16 @@ def draw_warmup(
         "the paper's base model.",
         8,
         3.4,
+        layout="none",
     )
-    figure.set_layout_engine("none")  # a layout engine would take up half the drawing time
     axes = figure.add_axes((0.085, 0.145, 0.885, 0.755))
     papers = [warmup_rate(step, **PAPER) for step in steps]
     axes.plot(steps, papers, color="0.65", linestyle="--", label="the paper's base model: 512, 4000, 1")
     label = f"d_model {d_model}, warm-up {warmup_steps}, factor {factor:g}"
     axes.plot(steps, rates, color=DARK, linewidth=2, label=label)
     axes.plot(steps[peak], rates[peak], "o", color=ORANGE, markersize=8, zorder=3)
-    axes.annotate(
-        f"peak {rates[peak]:.2g} at step {steps[peak]}",
-        (steps[peak], rates[peak]),
-        textcoords="offset points",
-        xytext=(0, 8),
-        va="bottom",
-    )
+    name = f"peak {rates[peak]:.2g} at step {steps[peak]}"
+    name_line(axes, steps[peak], rates[peak], name, "black", va="bottom", xytext=(0, 8), fontsize=10)
     axes.set(xlabel="step", ylabel="learning rate", title="The learning rate of section 5.3", xlim=(0, last))
     axes.set_ylim(0, 1.25 * max(*rates, *papers))
     axes.ticklabel_format(axis="y", scilimits=(-2, 4))
@@ -132,8 +128,8 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
         + ("crosses 0 there." if smoothing else "approaches 0 without crossing it."),
         10.5,
         3.2,
+        layout="none",
     )
-    figure.set_layout_engine("none")
     margins = {"left": 0.06, "right": 0.99, "bottom": 0.2, "top": 0.9, "wspace": 0.24}
     bars, curve, slope = figure.subplots(1, 3, gridspec_kw=margins)
     shown = min(vocab, 12)

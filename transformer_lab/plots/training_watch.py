@@ -8,9 +8,8 @@ from typing import Any
 
 from ipywidgets import HTML, Button, HBox
 
-from transformer_lab.errors import InputError
 from transformer_lab.plots.curves import draw_curves
-from transformer_lab.plots.interactive_figure import WithPicture, scrolling_image
+from transformer_lab.plots.interactive_figure import WithPicture, message_of, scrolling_image
 
 Record = Mapping[str, Any]
 
@@ -79,7 +78,7 @@ class TrainingWatch(WithPicture):
             self._say("stopped", "stopped: everything up to here is kept")
         except BaseException as error:  # an exception would end the thread silently
             self._error = error
-            self._say("failed", str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}")
+            self._say("failed", message_of(error))
         else:
             self._say("finished", "finished")
         self._draw()
