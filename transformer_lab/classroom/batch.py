@@ -201,7 +201,7 @@ def regrade_exercise(
         todo = {key: submission for key, submission in keys.items() if key in before}
         if not todo:
             raise InputError(
-                f"none of the {len(submissions)} submissions was graded with the exercise `{exercise}`",
+                f"none of the {len(keys)} submissions was graded with the exercise `{exercise}`",
                 parameter="exercise",
             )
         advance(0, len(todo))

@@ -50,6 +50,7 @@ MESSAGES_BYTES = 512 * 2**20  # limit on messages in the grader's memory, becaus
 # Libraries that are slow to import. They are imported once, in the process from which all kernels are forked.
 PRELOADED = [
     "torch",
+    "torch._dynamo",  # imported by the first optimizer
     "matplotlib.pyplot",
     "matplotlib_inline.backend_inline",
     "seaborn",
