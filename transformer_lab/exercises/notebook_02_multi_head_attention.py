@@ -4,18 +4,28 @@ import torch
 from torch import Tensor
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.harnesses import build, exception_of_call, gradients, gradients_of_weights, raised
+from transformer_lab.exercises.harnesses import (
+    build,
+    call_module,
+    exception_of_call,
+    gradients,
+    gradients_of_weights,
+    raised,
+)
 from transformer_lab.exercises.notebook_01_attention import (
+    MODULE_AXES,
+    attention_inputs,
     inputs_of_layers,
     layers_get_their_own_inputs,
     masked_module_with_gradients,
     no_nan_where_nothing_is_allowed,
     nothing_allowed,
+    to_itself,
     without_weights,
 )
 from transformer_lab.exercises.rules import refusal, unless
 from transformer_lab.exercises.sampling import InputSampler
-from transformer_lab.model import MultiHeadAttention, combine_heads, split_heads
+from transformer_lab.model import MultiHeadAttention, causal_mask, combine_heads, split_heads
 
 # --- split_heads -----------------------------------------------------------------------------------------------------
 
@@ -122,15 +132,8 @@ def multi_head_inputs(sampler: InputSampler, query: int, key: int, d_model: int,
     return {
         "arguments": {"d_model": d_model, "n_heads": n_heads},
         "weights": sampler.weights(MultiHeadAttention(d_model, n_heads), scale=0.9),
-        "query": sampler.numbers(batch, query, d_model),
-        "key": sampler.numbers(batch, key, d_model),
-        "value": sampler.numbers(batch, key, d_model),
+        **attention_inputs(sampler, (batch,), query, key, d_model, d_model),
     }
-
-
-def self_attention_inputs(sampler: InputSampler, length: int = 3, d_model: int = 4, n_heads: int = 2) -> dict:
-    inputs = multi_head_inputs(sampler, length, length, d_model, n_heads)
-    return inputs | {"key": inputs["query"].clone(), "value": inputs["query"].clone()}
 
 
 def padding_mask_inputs(sampler: InputSampler) -> dict:
@@ -138,10 +141,6 @@ def padding_mask_inputs(sampler: InputSampler) -> dict:
     mask[0, ..., sampler.integer(2, 3) :] = False
     mask[1, ..., sampler.integer(1, 2) :] = False
     return multi_head_inputs(sampler, 3, 4, 6, 2, batch=2) | {"mask": mask}
-
-
-def causal_mask_inputs(sampler: InputSampler) -> dict:
-    return self_attention_inputs(sampler, length=4, d_model=6) | {"mask": torch.ones(4, 4).tril().bool()[None, None]}
 
 
 def nothing_allowed_inputs(sampler: InputSampler) -> dict:
@@ -263,13 +262,8 @@ def attend_is_the_hook(inputs, received):
 
 
 def attend_inputs(sampler: InputSampler) -> dict:
-    return {
-        "arguments": {"d_model": 6, "n_heads": 2, "dropout": 0.5},
-        "query": sampler.numbers(1, 4, 6),
-        "key": sampler.numbers(1, 4, 6),
-        "value": sampler.numbers(1, 4, 6),
-        "mask": torch.ones(4, 4).tril().bool()[None, None],
-    }
+    arguments = {"d_model": 6, "n_heads": 2, "dropout": 0.5}
+    return {"arguments": arguments, **attention_inputs(sampler, (1,), 4, 4, 6, 6), "mask": causal_mask(4)}
 
 
 MULTI_HEAD_ATTENTION = Exercise(
@@ -277,13 +271,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     blank=("__init__", "forward"),
     points=4,
     minutes=30,
-    axes={
-        "query": "batch query d_model",
-        "key": "batch key d_model",
-        "value": "batch key d_model",
-        "mask": "batch heads query key",
-        "output": "batch query d_model",
-    },
+    axes=MODULE_AXES | {"mask": "batch heads query key", "output": "batch query d_model"},
     builds_on=("scaled_dot_product_attention", "split_heads", "combine_heads"),
     banned=(
         "torch.nn.MultiheadAttention",
@@ -293,13 +281,19 @@ MULTI_HEAD_ATTENTION = Exercise(
     probes=[
         Probe("two words attend to a single other word", lambda sampler: multi_head_inputs(sampler, 2, 1, 4, 2)),
         Probe("a single head", lambda sampler: multi_head_inputs(sampler, 2, 3, 4, 1)),
-        Probe("three words attend to one another through two heads", self_attention_inputs),
+        Probe(
+            "three words attend to one another through two heads",
+            lambda sampler: to_itself(multi_head_inputs(sampler, 3, 3, 4, 2)),
+        ),
         Probe(
             "two words attend to four others, in a batch of two",
             lambda sampler: multi_head_inputs(sampler, 2, 4, 6, 3, batch=2),
         ),
         Probe("a padding mask hides keys", padding_mask_inputs),
-        Probe("a causal mask hides the future", causal_mask_inputs),
+        Probe(
+            "a causal mask hides the future",
+            lambda sampler: to_itself(multi_head_inputs(sampler, 4, 4, 6, 2)) | {"mask": causal_mask(4)},
+        ),
         Probe(
             "gradients reach all weights", lambda sampler: multi_head_inputs(sampler, 3, 3, 4, 2), gradients_of_weights
         ),
@@ -326,7 +320,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         Property(
             "a query that may attend to nothing gets no NaN",
             nothing_allowed_inputs,
-            no_nan_where_nothing_is_allowed(MultiHeadAttention),
+            no_nan_where_nothing_is_allowed("output", lambda inputs: call_module(MultiHeadAttention, **inputs)),
             masked_module_with_gradients,
         ),
         Property(
