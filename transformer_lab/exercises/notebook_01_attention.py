@@ -170,16 +170,15 @@ def causal_inputs(sampler: InputSampler) -> dict[str, Tensor]:
     return attention_inputs(sampler, (1,), 3, 3, 4, 2) | {"mask": torch.ones(3, 3).tril().bool()}
 
 
-def nothing_allowed(sampler: InputSampler, *leading: int) -> Tensor:
-    """Return a mask for two queries and three keys that hides all keys from one of the queries."""
-    mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
-    mask[..., sampler.integer(0, 1), :] = False
-    return mask
+def nothing_allowed(inputs: Callable[[InputSampler], dict], *leading: int) -> Callable[[InputSampler], dict]:
+    """Add a mask to inputs with two queries and three keys. It hides all keys from one of the queries."""
 
+    def masked_inputs(sampler: InputSampler) -> dict:
+        mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
+        mask[..., sampler.integer(0, 1), :] = False
+        return inputs(sampler) | {"mask": mask}
 
-def nothing_allowed_inputs(sampler: InputSampler) -> dict[str, Tensor]:
-    mask = nothing_allowed(sampler, 1)
-    return attention_inputs(sampler, (1,), 2, 3, 4, 2) | {"mask": mask}
+    return masked_inputs
 
 
 def dropout_inputs(sampler: InputSampler) -> dict[str, Tensor]:
@@ -281,7 +280,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Property("every row of weights adds up to 1", causal_inputs, allowed_weights_sum_to_one),
         Property(
             "a query that may attend to nothing gets no NaN",
-            nothing_allowed_inputs,
+            nothing_allowed(lambda sampler: attention_inputs(sampler, (1,), 2, 3, 4, 2), 1),
             no_nan_where_nothing_is_allowed("weights", lambda inputs: scaled_dot_product_attention(**inputs)[1]),
             masked_attention_with_gradients,
         ),
@@ -309,11 +308,6 @@ def head_mask_inputs(sampler: InputSampler) -> dict:
     return head_inputs(sampler, 2, 3) | {"mask": mask}
 
 
-def head_nothing_allowed_inputs(sampler: InputSampler) -> dict:
-    mask = nothing_allowed(sampler, 1)
-    return head_inputs(sampler, 2, 3) | {"mask": mask}
-
-
 def with_other_hidden_keys(sampler: InputSampler, inputs: dict) -> dict:
     """Return a batch of two inputs that differ only at the positions that the mask hides."""
     hidden = ~inputs["mask"].flatten()
@@ -323,8 +317,8 @@ def with_other_hidden_keys(sampler: InputSampler, inputs: dict) -> dict:
     return {"arguments": inputs["arguments"]} | changed | {"mask": inputs["mask"]}
 
 
-def without_weights(inputs: dict) -> dict:
-    return {name: value for name, value in inputs.items() if name != "weights"}
+def without(inputs: dict, left_out: str) -> dict:
+    return {name: value for name, value in inputs.items() if name != left_out}
 
 
 def masked_module_with_gradients(subject, arguments, weights, query, key, value, mask):
@@ -334,9 +328,7 @@ def masked_module_with_gradients(subject, arguments, weights, query, key, value,
 
 
 def three_projections_with_bias(inputs, received):
-    d_model, d_k = inputs["arguments"].values()
-    wanted = {f"{name}.{kind}": shape for name in ("w_q", "w_k", "w_v")
-              for kind, shape in (("weight", [d_k, d_model]), ("bias", [d_k]))}  # fmt: skip
+    wanted = names_and_shapes(SingleHeadAttention, inputs["arguments"])
     if received == wanted:
         return None
     odd = sorted(set(wanted) ^ set(received)) or sorted(name for name in wanted if wanted[name] != received[name])
@@ -408,7 +400,7 @@ SINGLE_HEAD_ATTENTION = Exercise(
         ),
         Property(
             "no layer gets another layer's input",
-            lambda sampler: without_weights(head_inputs(sampler, 2, 3)),
+            lambda sampler: without(head_inputs(sampler, 2, 3), "weights"),
             layers_get_their_own_inputs,
             inputs_of_layers,
         ),
@@ -420,7 +412,7 @@ SINGLE_HEAD_ATTENTION = Exercise(
         ),
         Property(
             "a query that may attend to nothing gets no NaN",
-            head_nothing_allowed_inputs,
+            nothing_allowed(lambda sampler: head_inputs(sampler, 2, 3), 1),
             no_nan_where_nothing_is_allowed("output", lambda inputs: call_module(SingleHeadAttention, **inputs)),
             masked_module_with_gradients,
         ),

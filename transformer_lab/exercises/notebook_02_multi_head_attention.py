@@ -21,17 +21,13 @@ from transformer_lab.exercises.notebook_01_attention import (
     no_nan_where_nothing_is_allowed,
     nothing_allowed,
     to_itself,
-    without_weights,
+    without,
 )
 from transformer_lab.exercises.rules import refusal, unless
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import MultiHeadAttention, causal_mask, combine_heads, split_heads
 
 # --- split_heads -----------------------------------------------------------------------------------------------------
-
-
-def uneven_split_is_refused(inputs, received):
-    return refusal(received, f"Splitting {inputs['x'].size(-1)} features into {inputs['n_heads']} heads")
 
 
 def any_length_is_split(inputs, received):
@@ -81,7 +77,9 @@ SPLIT_HEADS = Exercise(
         Property(
             "tried: a `d_model` that `n_heads` doesn't divide",
             lambda sampler: {"x": sampler.numbers(1, 3, 5), "n_heads": 2},
-            uneven_split_is_refused,
+            lambda inputs, received: refusal(
+                received, f"Splitting {inputs['x'].size(-1)} features into {inputs['n_heads']} heads"
+            ),
             exception_of_call,
         ),
     ],
@@ -141,11 +139,6 @@ def padding_mask_inputs(sampler: InputSampler) -> dict:
     mask[0, ..., sampler.integer(2, 3) :] = False
     mask[1, ..., sampler.integer(1, 2) :] = False
     return multi_head_inputs(sampler, 3, 4, 6, 2, batch=2) | {"mask": mask}
-
-
-def nothing_allowed_inputs(sampler: InputSampler) -> dict:
-    mask = nothing_allowed(sampler, 1, 1)
-    return multi_head_inputs(sampler, 2, 3, 4, 2) | {"mask": mask}
 
 
 def dropout_inputs(sampler: InputSampler) -> dict:
@@ -301,7 +294,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     properties=[
         Property(
             "no layer gets another layer's input",
-            lambda sampler: without_weights(multi_head_inputs(sampler, 2, 3, 4, 2)),
+            lambda sampler: without(multi_head_inputs(sampler, 2, 3, 4, 2), "weights"),
             layers_get_their_own_inputs,
             inputs_of_layers,
         ),
@@ -319,7 +312,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         ),
         Property(
             "a query that may attend to nothing gets no NaN",
-            nothing_allowed_inputs,
+            nothing_allowed(lambda sampler: multi_head_inputs(sampler, 2, 3, 4, 2), 1, 1),
             no_nan_where_nothing_is_allowed("output", lambda inputs: call_module(MultiHeadAttention, **inputs)),
             masked_module_with_gradients,
         ),
