@@ -218,19 +218,17 @@ def too_long_is_noticed(inputs, received):
 
 
 def errors_of_right_sizes(subject, arguments, length, batch):
-    """Return the errors for a sentence of `length` tokens and for `batch` sentences of one token each."""
-    module = subject(*arguments.values())
-    d_model = arguments["d_model"]
-    return [raised(module, torch.ones(1, length, d_model)), raised(module, torch.ones(batch, 1, d_model))]
+    module, d_model = subject(*arguments.values()), arguments["d_model"]
+    return {
+        f"a sentence of {length} tokens": raised(module, torch.ones(1, length, d_model)),
+        f"a batch of {batch} sentences of one token": raised(module, torch.ones(batch, 1, d_model)),
+    }
 
 
 def right_sizes_are_accepted(inputs, received):
-    max_length = inputs["arguments"]["max_length"]
-    what = f"a sentence of {inputs['length']} tokens", f"a batch of {inputs['batch']} sentences of one token"
-    refused = [given for given, error in zip(what, received, strict=True) if error in REFUSED]
-    if not refused:
-        return None
-    return f"with `max_length` {max_length}, a `ValueError` is raised for {' and '.join(refused)}"
+    refused = " and ".join(given for given, error in received.items() if error in REFUSED)
+    says = f"with `max_length` {inputs['arguments']['max_length']}, a `ValueError` is raised for {refused}"
+    return says if refused else None
 
 
 def longest_sentence_and_largest_batch(sampler: InputSampler) -> dict:

@@ -1,6 +1,7 @@
 """Notebook 05, the layers around attention: layer normalization, feed-forward layers, and residual connections."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -36,10 +37,10 @@ def has_parameters_of(answer: type[nn.Module]):
                 problems.append(f"there is no parameter `{name}`")
             elif received[name] != shape:
                 problems.append(f"the parameter `{name}` has shape {tuple(received[name])}, expected {tuple(shape)}")
-        extra = [
-            f"there is a parameter `{name}`, which doesn't belong here" for name in received if name not in expected
-        ]
-        return "; ".join(problems or extra[:1]) or None
+        extra = next((name for name in received if name not in expected), None)
+        if extra and not problems:
+            return f"there is a parameter `{extra}`, which doesn't belong here"
+        return "; ".join(problems) or None
 
     return rule
 
@@ -236,18 +237,14 @@ def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
     return extremes(module, x, others=[lambda y: y @ matrix + shift], samples=300, evaluated=300)
 
 
-def residual_probe(name: str, call, is_example: bool = True, **settings) -> Probe:
-    return Probe(name, lambda sampler: residual_inputs(sampler, **settings), call, is_example=is_example)
+def residual_probe(name: str, call, **settings) -> Probe:
+    return Probe(name, partial(residual_inputs, **settings), call, is_example=call is not residual_dropout)
 
 
 def parts_after_a_call(subject, arguments, x):
     module = subject(*arguments.values())
     module(x.clone(), nn.Linear(x.size(-1), x.size(-1)))
     return [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-
-
-def sublayer_is_not_kept(inputs, received):
-    return f"it keeps the sublayer as one of its own parts, `self.{received[0]}`" if received else None
 
 
 RESIDUAL_CONNECTION = Exercise(
@@ -275,14 +272,12 @@ RESIDUAL_CONNECTION = Exercise(
         residual_probe(
             "post-norm: dropout acts on the sublayer's output, in training only",
             residual_dropout,
-            is_example=False,
             norm_first=False,
             dropout=0.5,
         ),
         residual_probe(
             "pre-norm: dropout acts on the sublayer's output, in training only",
             residual_dropout,
-            is_example=False,
             norm_first=True,
             dropout=0.25,
         ),
@@ -303,7 +298,9 @@ RESIDUAL_CONNECTION = Exercise(
         Property(
             "the sublayer isn't kept after a call",
             lambda sampler: {"arguments": {"d_model": 3}, "x": sampler.numbers(1, 2, 3)},
-            sublayer_is_not_kept,
+            lambda inputs, received: (
+                f"it keeps the sublayer as one of its own parts, `self.{received[0]}`" if received else None
+            ),
             parts_after_a_call,
             needs=("the sublayer is called exactly once",),
         ),
