@@ -114,11 +114,9 @@ def feed_forward_inputs(
 ) -> dict:
     """Make the first hidden feature positive and the second one negative for any x."""
     weights = sampler.weights(FeedForward(d_model, d_ff))
-    weights["w_1.bias"][0] = 6
-    weights["w_2.weight"][:, 0] = sampler.numbers(d_model, low=0.3, high=0.5)
-    if d_ff > 1:
-        weights["w_1.bias"][1] = -6
-        weights["w_2.weight"][:, 1] = sampler.numbers(d_model, low=0.3, high=0.5)
+    for feature, bias in enumerate((6, -6)[:d_ff]):
+        weights["w_1.bias"][feature] = bias
+        weights["w_2.weight"][:, feature] = sampler.numbers(d_model, low=0.3, high=0.5)
     weights["w_2.bias"] = sampler.numbers(d_model, low=-4, high=-3)
     weights["w_2.bias"][0] = 4
     return {

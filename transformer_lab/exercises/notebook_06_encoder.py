@@ -38,10 +38,7 @@ def parameters_and_shared(subject, arguments):
 
 
 def has_parameters_of(answer: type[nn.Module]):
-    """Return a rule that requires parameters with the same names and shapes as the answer's.
-
-    No parameters may be shared.
-    """
+    """Return a rule that requires parameters with the answer's names and shapes, none of them shared."""
 
     def rule(inputs, received):
         expected, own = names_and_shapes(answer, inputs["arguments"]), received["own"]

@@ -334,14 +334,6 @@ def config_of(**others) -> dict:
     return others | sizes | {"dropout": 0.0, "max_length": 6} | others
 
 
-def model_weights(sampler: InputSampler, config: dict) -> dict[str, Tensor]:
-    """Return a tensor for each parameter name.
-
-    With `tie`, three of the tensors are loaded into one parameter, and the last one wins.
-    """
-    return lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False})))
-
-
 def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: int = 0, padded: bool = False) -> Tensor:
     """Return tokens. With `padded`, all sentences but the first have padding. If `pad_id` isn't 0, then 0 is a word."""
     tokens = sampler.integers(batch, length, low=0, high=vocab - 1)
@@ -357,11 +349,12 @@ def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: in
 def sentence_inputs(
     sampler: InputSampler, source: int = 3, target: int = 2, batch: int = 1, padded: bool = False, **others
 ):
+    """With `tie`, three of the weights are loaded into one parameter, and the last one wins."""
     config = config_of(**others)
     pad_id = config.get("pad_id", 0)
     return {
         "config": config,
-        "weights": model_weights(sampler, config),
+        "weights": lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False}))),
         "source": words(sampler, batch, source, config["source_vocab"], pad_id, padded),
         "target": words(sampler, batch, target, config["target_vocab"], pad_id, padded),
     }
