@@ -235,8 +235,9 @@ def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
     return extremes(module, x, others=[lambda y: y @ matrix + shift], samples=300, evaluated=300)
 
 
-def residual_probe(name: str, call, **settings) -> Probe:
-    return Probe(name, partial(residual_inputs, **settings), call, is_example=call is not residual_dropout)
+def residual_probe(order: str, name: str, call, **settings) -> Probe:
+    inputs = partial(residual_inputs, norm_first=order == "pre-norm", **settings)
+    return Probe(f"{order}: {name}", inputs, call, is_example=call is not residual_dropout)
 
 
 def parts_after_a_call(subject, arguments, x):
@@ -259,25 +260,15 @@ RESIDUAL_CONNECTION = Exercise(
     },
     builds_on=("LayerNorm",),
     probes=[
-        residual_probe("post-norm: the sum is normalized", residual_with_linear_sublayer, norm_first=False),
-        residual_probe("pre-norm: the sublayer's input is normalized", residual_with_linear_sublayer, norm_first=True),
+        residual_probe("post-norm", "the sum is normalized", residual_with_linear_sublayer),
+        residual_probe("pre-norm", "the sublayer's input is normalized", residual_with_linear_sublayer),
+        residual_probe("post-norm", "gradients reach x, the sublayer and the norm", residual_gradients, batch=2),
+        residual_probe("pre-norm", "gradients reach x, the sublayer and the norm", residual_gradients, batch=2),
         residual_probe(
-            "post-norm: gradients reach x, the sublayer and the norm", residual_gradients, norm_first=False, batch=2
+            "post-norm", "dropout acts on the sublayer's output, in training only", residual_dropout, dropout=0.5
         ),
         residual_probe(
-            "pre-norm: gradients reach x, the sublayer and the norm", residual_gradients, norm_first=True, batch=2
-        ),
-        residual_probe(
-            "post-norm: dropout acts on the sublayer's output, in training only",
-            residual_dropout,
-            norm_first=False,
-            dropout=0.5,
-        ),
-        residual_probe(
-            "pre-norm: dropout acts on the sublayer's output, in training only",
-            residual_dropout,
-            norm_first=True,
-            dropout=0.25,
+            "pre-norm", "dropout acts on the sublayer's output, in training only", residual_dropout, dropout=0.25
         ),
     ],
     properties=[

@@ -463,8 +463,7 @@ def different_sizes_are_refused(inputs, received):
 
 
 def configuration_afterwards(subject, config):
-    model = subject(TransformerConfig(**config))
-    return getattr(model, "config", None) == TransformerConfig(**config)
+    return getattr(subject(TransformerConfig(**config)), "config", None) == TransformerConfig(**config)
 
 
 def exceptions_by_length(subject, config):
