@@ -1,12 +1,14 @@
 """Notebook 01, attention: section 3.2.1 in NumPy, then in torch, then one head of section 3.2.2."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.harnesses import build, gradients, gradients_of_weights, names_and_shapes
-from transformer_lab.exercises.rules import same_results, unless
+from transformer_lab.exercises.harnesses import build, call_module, gradients, gradients_of_weights, names_and_shapes
+from transformer_lab.exercises.rules import Rule, same_results, unless
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import SingleHeadAttention, numpy_attention, scaled_dot_product_attention, softmax
 
@@ -139,24 +141,16 @@ NUMPY_ATTENTION = Exercise(
 # --- scaled_dot_product_attention ------------------------------------------------------------------------------------
 
 
-def inputs_with_tempting_key(sampler: InputSampler, query: int, key: int, d_k: int) -> tuple[dict[str, Tensor], int]:
-    """Return inputs, and the index of a key that has by far the highest score and an unusual value.
-
-    This key isn't the first one.
-    """
-    tempting = sampler.integer(1, key - 1)
-    inputs = {
-        "query": sampler.numbers(1, query, d_k, low=0.5, high=2),
-        "key": sampler.numbers(1, key, d_k, low=-2, high=-0.5),
-        "value": sampler.numbers(1, key, d_k),
-    }
-    inputs["key"][:, tempting] = sampler.numbers(d_k, low=1, high=2)
-    inputs["value"][:, tempting] = 9
-    return inputs, tempting
-
-
 def padding_inputs(sampler: InputSampler) -> dict[str, Tensor]:
-    inputs, hidden = inputs_with_tempting_key(sampler, query=2, key=4, d_k=3)
+    """Hide a key that has by far the highest score and an unusual value. It isn't the first one."""
+    hidden = sampler.integer(1, 3)
+    inputs = {
+        "query": sampler.numbers(1, 2, 3, low=0.5, high=2),
+        "key": sampler.numbers(1, 4, 3, low=-2, high=-0.5),
+        "value": sampler.numbers(1, 4, 3),
+    }
+    inputs["key"][:, hidden] = sampler.numbers(3, low=1, high=2)
+    inputs["value"][:, hidden] = 9
     return inputs | {"mask": (torch.arange(4) != hidden)[None, None, :]}  # (batch, 1, key)
 
 
@@ -176,16 +170,15 @@ def causal_inputs(sampler: InputSampler) -> dict[str, Tensor]:
     return attention_inputs(sampler, (1,), 3, 3, 4, 2) | {"mask": torch.ones(3, 3).tril().bool()}
 
 
-def nothing_allowed(sampler: InputSampler, *leading: int) -> Tensor:
-    """Return a mask for two queries and three keys that hides all keys from one of the queries."""
-    mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
-    mask[..., sampler.integer(0, 1), :] = False
-    return mask
+def nothing_allowed(inputs: Callable[[InputSampler], dict], *leading: int) -> Callable[[InputSampler], dict]:
+    """Add a mask to inputs with two queries and three keys. It hides all keys from one of the queries."""
 
+    def masked_inputs(sampler: InputSampler) -> dict:
+        mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
+        mask[..., sampler.integer(0, 1), :] = False
+        return inputs(sampler) | {"mask": mask}
 
-def nothing_allowed_inputs(sampler: InputSampler) -> dict[str, Tensor]:
-    mask = nothing_allowed(sampler, 1)
-    return attention_inputs(sampler, (1,), 2, 3, 4, 2) | {"mask": mask}
+    return masked_inputs
 
 
 def dropout_inputs(sampler: InputSampler) -> dict[str, Tensor]:
@@ -243,11 +236,15 @@ def remark_on_uniform_weights(mask, received, expected):
     return UNIFORM_WEIGHTS if is_right[allowed].all() and not is_right[~allowed].any() else None
 
 
-def nothing_allowed_is_no_nan(inputs, received):
-    if problem := nan_of_nothing_allowed(received):
-        return problem
-    _, expected = scaled_dot_product_attention(**inputs)
-    return remark_on_uniform_weights(inputs["mask"], received["weights"], expected)
+def no_nan_where_nothing_is_allowed(result: str, expected: Callable[[dict], Tensor]) -> Rule:
+    """Return a rule that reports NaN, and makes a remark if only the fully masked rows of `result` are unexpected."""
+
+    def rule(inputs, received):
+        return nan_of_nothing_allowed(received) or remark_on_uniform_weights(
+            inputs["mask"], received[result], expected(inputs)
+        )
+
+    return rule
 
 
 SCALED_DOT_PRODUCT_ATTENTION = Exercise(
@@ -283,8 +280,8 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Property("every row of weights adds up to 1", causal_inputs, allowed_weights_sum_to_one),
         Property(
             "a query that may attend to nothing gets no NaN",
-            nothing_allowed_inputs,
-            nothing_allowed_is_no_nan,
+            nothing_allowed(lambda sampler: attention_inputs(sampler, (1,), 2, 3, 4, 2), 1),
+            no_nan_where_nothing_is_allowed("weights", lambda inputs: scaled_dot_product_attention(**inputs)[1]),
             masked_attention_with_gradients,
         ),
     ],
@@ -297,24 +294,17 @@ def head_inputs(sampler: InputSampler, query: int, key: int, d_model: int = 4, d
     return {
         "arguments": {"d_model": d_model, "d_k": d_k},
         "weights": sampler.weights(SingleHeadAttention(d_model, d_k), scale=1.0),
-        "query": sampler.numbers(batch, query, d_model),
-        "key": sampler.numbers(batch, key, d_model),
-        "value": sampler.numbers(batch, key, d_model),
+        **attention_inputs(sampler, (batch,), query, key, d_model, d_model),
     }
 
 
-def head_self_attention_inputs(sampler: InputSampler) -> dict:
-    inputs = head_inputs(sampler, 3, 3, d_k=5)
+def to_itself(inputs: dict) -> dict:
+    """Return the same inputs for self-attention, in which the queries are also the keys and values."""
     return inputs | {"key": inputs["query"].clone(), "value": inputs["query"].clone()}
 
 
 def head_mask_inputs(sampler: InputSampler) -> dict:
     mask = (torch.arange(3) != sampler.integer(0, 2))[None, None, :]  # (batch, 1, key)
-    return head_inputs(sampler, 2, 3) | {"mask": mask}
-
-
-def head_nothing_allowed_inputs(sampler: InputSampler) -> dict:
-    mask = nothing_allowed(sampler, 1)
     return head_inputs(sampler, 2, 3) | {"mask": mask}
 
 
@@ -327,8 +317,8 @@ def with_other_hidden_keys(sampler: InputSampler, inputs: dict) -> dict:
     return {"arguments": inputs["arguments"]} | changed | {"mask": inputs["mask"]}
 
 
-def without_weights(inputs: dict) -> dict:
-    return {name: value for name, value in inputs.items() if name != "weights"}
+def without(inputs: dict, left_out: str) -> dict:
+    return {name: value for name, value in inputs.items() if name != left_out}
 
 
 def masked_module_with_gradients(subject, arguments, weights, query, key, value, mask):
@@ -338,9 +328,7 @@ def masked_module_with_gradients(subject, arguments, weights, query, key, value,
 
 
 def three_projections_with_bias(inputs, received):
-    d_model, d_k = inputs["arguments"].values()
-    wanted = {f"{name}.{kind}": shape for name in ("w_q", "w_k", "w_v")
-              for kind, shape in (("weight", [d_k, d_model]), ("bias", [d_k]))}  # fmt: skip
+    wanted = names_and_shapes(SingleHeadAttention, inputs["arguments"])
     if received == wanted:
         return None
     odd = sorted(set(wanted) ^ set(received)) or sorted(name for name in wanted if wanted[name] != received[name])
@@ -385,40 +373,19 @@ def layers_get_their_own_inputs(inputs, received):
     return ", ".join(f"`{name}` gets `{'` and `'.join(given)}`" for name, given in wrong.items()) or None
 
 
-def no_nan_where_nothing_is_allowed(answer):
-    """Return a rule that reports NaN in a module with attention.
-
-    If only fully masked rows are wrong, the rule makes a remark.
-    """
-
-    def rule(inputs, received):
-        if problem := nan_of_nothing_allowed(received):
-            return problem
-        query, key, value, mask = (inputs[name] for name in ("query", "key", "value", "mask"))
-        with torch.no_grad():
-            expected = build(answer, inputs["arguments"], inputs["weights"])(query, key, value, mask)
-        return remark_on_uniform_weights(mask, received["output"], expected)
-
-    return rule
-
+MODULE_AXES = {"query": "batch query d_model", "key": "batch key d_model", "value": "batch key d_model"}
 
 SINGLE_HEAD_ATTENTION = Exercise(
     answer=SingleHeadAttention,
     blank=("__init__", "forward"),
     points=2,
     minutes=15,
-    axes={
-        "query": "batch query d_model",
-        "key": "batch key d_model",
-        "value": "batch key d_model",
-        "mask": "batch query key",
-        "output": "batch query d_k",
-    },
+    axes=MODULE_AXES | {"mask": "batch query key", "output": "batch query d_k"},
     builds_on=("scaled_dot_product_attention",),
     banned=("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     probes=[
         Probe("two words attend to a single other word", lambda sampler: head_inputs(sampler, 2, 1, d_k=3)),
-        Probe("three words attend to one another", head_self_attention_inputs),
+        Probe("three words attend to one another", lambda sampler: to_itself(head_inputs(sampler, 3, 3, d_k=5))),
         Probe("two words attend to three others", lambda sampler: head_inputs(sampler, 2, 3)),
         Probe("a batch of two", lambda sampler: head_inputs(sampler, 4, 3, d_model=6, d_k=5, batch=2)),
         Probe("a mask hides a key", head_mask_inputs),
@@ -433,7 +400,7 @@ SINGLE_HEAD_ATTENTION = Exercise(
         ),
         Property(
             "no layer gets another layer's input",
-            lambda sampler: without_weights(head_inputs(sampler, 2, 3)),
+            lambda sampler: without(head_inputs(sampler, 2, 3), "weights"),
             layers_get_their_own_inputs,
             inputs_of_layers,
         ),
@@ -445,8 +412,8 @@ SINGLE_HEAD_ATTENTION = Exercise(
         ),
         Property(
             "a query that may attend to nothing gets no NaN",
-            head_nothing_allowed_inputs,
-            no_nan_where_nothing_is_allowed(SingleHeadAttention),
+            nothing_allowed(lambda sampler: head_inputs(sampler, 2, 3), 1),
+            no_nan_where_nothing_is_allowed("output", lambda inputs: call_module(SingleHeadAttention, **inputs)),
             masked_module_with_gradients,
         ),
     ],

@@ -4,24 +4,30 @@ import torch
 from torch import Tensor
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.harnesses import build, exception_of_call, gradients, gradients_of_weights, raised
+from transformer_lab.exercises.harnesses import (
+    build,
+    call_module,
+    exception_of_call,
+    gradients,
+    gradients_of_weights,
+    raised,
+)
 from transformer_lab.exercises.notebook_01_attention import (
+    MODULE_AXES,
+    attention_inputs,
     inputs_of_layers,
     layers_get_their_own_inputs,
     masked_module_with_gradients,
     no_nan_where_nothing_is_allowed,
     nothing_allowed,
-    without_weights,
+    to_itself,
+    without,
 )
 from transformer_lab.exercises.rules import refusal, unless
 from transformer_lab.exercises.sampling import InputSampler
-from transformer_lab.model import MultiHeadAttention, combine_heads, split_heads
+from transformer_lab.model import MultiHeadAttention, causal_mask, combine_heads, split_heads
 
 # --- split_heads -----------------------------------------------------------------------------------------------------
-
-
-def uneven_split_is_refused(inputs, received):
-    return refusal(received, f"Splitting {inputs['x'].size(-1)} features into {inputs['n_heads']} heads")
 
 
 def any_length_is_split(inputs, received):
@@ -71,7 +77,9 @@ SPLIT_HEADS = Exercise(
         Property(
             "tried: a `d_model` that `n_heads` doesn't divide",
             lambda sampler: {"x": sampler.numbers(1, 3, 5), "n_heads": 2},
-            uneven_split_is_refused,
+            lambda inputs, received: refusal(
+                received, f"Splitting {inputs['x'].size(-1)} features into {inputs['n_heads']} heads"
+            ),
             exception_of_call,
         ),
     ],
@@ -122,15 +130,8 @@ def multi_head_inputs(sampler: InputSampler, query: int, key: int, d_model: int,
     return {
         "arguments": {"d_model": d_model, "n_heads": n_heads},
         "weights": sampler.weights(MultiHeadAttention(d_model, n_heads), scale=0.9),
-        "query": sampler.numbers(batch, query, d_model),
-        "key": sampler.numbers(batch, key, d_model),
-        "value": sampler.numbers(batch, key, d_model),
+        **attention_inputs(sampler, (batch,), query, key, d_model, d_model),
     }
-
-
-def self_attention_inputs(sampler: InputSampler, length: int = 3, d_model: int = 4, n_heads: int = 2) -> dict:
-    inputs = multi_head_inputs(sampler, length, length, d_model, n_heads)
-    return inputs | {"key": inputs["query"].clone(), "value": inputs["query"].clone()}
 
 
 def padding_mask_inputs(sampler: InputSampler) -> dict:
@@ -138,15 +139,6 @@ def padding_mask_inputs(sampler: InputSampler) -> dict:
     mask[0, ..., sampler.integer(2, 3) :] = False
     mask[1, ..., sampler.integer(1, 2) :] = False
     return multi_head_inputs(sampler, 3, 4, 6, 2, batch=2) | {"mask": mask}
-
-
-def causal_mask_inputs(sampler: InputSampler) -> dict:
-    return self_attention_inputs(sampler, length=4, d_model=6) | {"mask": torch.ones(4, 4).tril().bool()[None, None]}
-
-
-def nothing_allowed_inputs(sampler: InputSampler) -> dict:
-    mask = nothing_allowed(sampler, 1, 1)
-    return multi_head_inputs(sampler, 2, 3, 4, 2) | {"mask": mask}
 
 
 def dropout_inputs(sampler: InputSampler) -> dict:
@@ -263,13 +255,8 @@ def attend_is_the_hook(inputs, received):
 
 
 def attend_inputs(sampler: InputSampler) -> dict:
-    return {
-        "arguments": {"d_model": 6, "n_heads": 2, "dropout": 0.5},
-        "query": sampler.numbers(1, 4, 6),
-        "key": sampler.numbers(1, 4, 6),
-        "value": sampler.numbers(1, 4, 6),
-        "mask": torch.ones(4, 4).tril().bool()[None, None],
-    }
+    arguments = {"d_model": 6, "n_heads": 2, "dropout": 0.5}
+    return {"arguments": arguments, **attention_inputs(sampler, (1,), 4, 4, 6, 6), "mask": causal_mask(4)}
 
 
 MULTI_HEAD_ATTENTION = Exercise(
@@ -277,13 +264,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     blank=("__init__", "forward"),
     points=4,
     minutes=30,
-    axes={
-        "query": "batch query d_model",
-        "key": "batch key d_model",
-        "value": "batch key d_model",
-        "mask": "batch heads query key",
-        "output": "batch query d_model",
-    },
+    axes=MODULE_AXES | {"mask": "batch heads query key", "output": "batch query d_model"},
     builds_on=("scaled_dot_product_attention", "split_heads", "combine_heads"),
     banned=(
         "torch.nn.MultiheadAttention",
@@ -293,13 +274,19 @@ MULTI_HEAD_ATTENTION = Exercise(
     probes=[
         Probe("two words attend to a single other word", lambda sampler: multi_head_inputs(sampler, 2, 1, 4, 2)),
         Probe("a single head", lambda sampler: multi_head_inputs(sampler, 2, 3, 4, 1)),
-        Probe("three words attend to one another through two heads", self_attention_inputs),
+        Probe(
+            "three words attend to one another through two heads",
+            lambda sampler: to_itself(multi_head_inputs(sampler, 3, 3, 4, 2)),
+        ),
         Probe(
             "two words attend to four others, in a batch of two",
             lambda sampler: multi_head_inputs(sampler, 2, 4, 6, 3, batch=2),
         ),
         Probe("a padding mask hides keys", padding_mask_inputs),
-        Probe("a causal mask hides the future", causal_mask_inputs),
+        Probe(
+            "a causal mask hides the future",
+            lambda sampler: to_itself(multi_head_inputs(sampler, 4, 4, 6, 2)) | {"mask": causal_mask(4)},
+        ),
         Probe(
             "gradients reach all weights", lambda sampler: multi_head_inputs(sampler, 3, 3, 4, 2), gradients_of_weights
         ),
@@ -307,7 +294,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     properties=[
         Property(
             "no layer gets another layer's input",
-            lambda sampler: without_weights(multi_head_inputs(sampler, 2, 3, 4, 2)),
+            lambda sampler: without(multi_head_inputs(sampler, 2, 3, 4, 2), "weights"),
             layers_get_their_own_inputs,
             inputs_of_layers,
         ),
@@ -325,8 +312,8 @@ MULTI_HEAD_ATTENTION = Exercise(
         ),
         Property(
             "a query that may attend to nothing gets no NaN",
-            nothing_allowed_inputs,
-            no_nan_where_nothing_is_allowed(MultiHeadAttention),
+            nothing_allowed(lambda sampler: multi_head_inputs(sampler, 2, 3, 4, 2), 1, 1),
+            no_nan_where_nothing_is_allowed("output", lambda inputs: call_module(MultiHeadAttention, **inputs)),
             masked_module_with_gradients,
         ),
         Property(

@@ -10,10 +10,7 @@ from transformer_lab.model import causal_mask, padding_mask, target_mask
 
 
 def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -> dict:
-    """Return sentences of different lengths.
-
-    All but the first are padded on the right. Token 1 is a word, and token 0 can be a word.
-    """
+    """Return sentences, all but the first padded on the right. Token 1 is a word, and token 0 can be a word."""
     tokens = sampler.integers(batch, length, low=0, high=9)
     tokens[tokens == pad_id] = 10
     tokens[0, 0] = 0 if pad_id else 7
@@ -24,7 +21,6 @@ def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -
 
 
 def some_sentences(sampler: InputSampler) -> dict:
-    """Return a random number of sentences of random lengths."""
     return sentences(sampler, sampler.integer(4, 5), sampler.integer(6, 8))
 
 

@@ -1,6 +1,7 @@
 """Notebook 04, embeddings and positions: sections 3.4 and 3.5."""
 
 import re
+from collections.abc import Callable
 
 import torch
 
@@ -15,6 +16,7 @@ from transformer_lab.exercises.harnesses import (
     gradients_of_module,
     raised,
 )
+from transformer_lab.exercises.notebook_01_attention import without
 from transformer_lab.exercises.rules import REFUSED, raises, refusal, unless
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
@@ -30,8 +32,7 @@ def embedding_inputs(
     weights["embedding.weight"][weights["embedding.weight"] == 0] = 0.3
     weights["embedding.weight"][pad_id] = 0
     first, *others = [token for token in range(vocab_size) if token != pad_id]
-    sentences = [[first, *(others[i] for i in sampler.order(len(others)))][:length] for _ in range(batch)]
-    tokens = torch.tensor(sentences)
+    tokens = torch.tensor([[first, *sampler.shuffled(others)][:length] for _ in range(batch)])
     if length > 2:
         tokens[0, -1] = pad_id
     return {
@@ -39,11 +40,6 @@ def embedding_inputs(
         "weights": weights,
         "tokens": tokens,
     }
-
-
-def new_embedding_inputs(sampler: InputSampler) -> dict:
-    inputs = embedding_inputs(sampler, 1, 3, 6, 2, pad_id=sampler.integer(2, 4))
-    return {"arguments": inputs["arguments"], "tokens": inputs["tokens"]}
 
 
 def embedding_gradients(subject, arguments, weights, tokens):
@@ -88,7 +84,7 @@ TOKEN_EMBEDDING = Exercise(
     properties=[
         Property(
             "the vector of padding starts at zero",
-            new_embedding_inputs,
+            lambda sampler: without(embedding_inputs(sampler, 1, 3, 6, 2, sampler.integer(2, 4)), "weights"),
             unless(
                 lambda inputs, vectors: vectors[inputs["tokens"] == inputs["arguments"]["pad_id"]].abs().max() == 0,
                 "in a new embedding, the vector of `pad_id` isn't zero",
@@ -111,6 +107,11 @@ TOKEN_EMBEDDING = Exercise(
 )
 
 # --- sinusoidal_encoding ---------------------------------------------------------------------------------------------
+
+
+def table_size(length: tuple[int, int], frequencies: tuple[int, int]) -> Callable[[InputSampler], dict]:
+    """Sample the length and the number of frequencies between these limits."""
+    return lambda sampler: {"length": sampler.integer(*length), "d_model": 2 * sampler.integer(*frequencies)}
 
 
 def last_rows(subject, length, d_model):
@@ -136,9 +137,7 @@ def dtype_with_float32_as_default(subject, length, d_model):
 
 
 def has_the_default_dtype(inputs, received):
-    if received is None:
-        raise TypeError("not a tensor")
-    name = received.removeprefix("torch.")
+    name = received.removeprefix("torch.")  # None, for a result that isn't a tensor, counts as the wrong kind of value
     return None if name == "float32" else f"the table is {name} although torch's default dtype is float32"
 
 
@@ -150,20 +149,12 @@ SINUSOIDAL_ENCODING = Exercise(
     axes={"encoding": "length d_model", "the last two rows": "length d_model"},
     probes=[
         Probe("one sine and its cosine", lambda sampler: {"length": sampler.integer(3, 60), "d_model": 2}),
-        Probe(
-            "two or three frequencies",
-            lambda sampler: {"length": sampler.integer(2, 12), "d_model": 2 * sampler.integer(2, 3)},
-        ),
-        Probe(
-            "four to seven frequencies",
-            lambda sampler: {"length": sampler.integer(3, 9), "d_model": 2 * sampler.integer(4, 7)},
-        ),
-        Probe(
-            "many frequencies", lambda sampler: {"length": sampler.integer(5, 9), "d_model": 2 * sampler.integer(8, 24)}
-        ),
+        Probe("two or three frequencies", table_size((2, 12), (2, 3))),
+        Probe("four to seven frequencies", table_size((3, 9), (4, 7))),
+        Probe("many frequencies", table_size((5, 9), (8, 24))),
         Probe(
             "positions beyond 400",
-            lambda sampler: {"length": sampler.integer(410, 512), "d_model": 2 * sampler.integer(3, 6)},
+            table_size((410, 512), (3, 6)),
             last_rows,
             tolerance=1e-4,  # in float32, an angle of 500 is only accurate to 3e-5
         ),
@@ -171,7 +162,7 @@ SINUSOIDAL_ENCODING = Exercise(
     properties=[
         Property(
             "the table has torch's default dtype",
-            lambda sampler: {"length": sampler.integer(2, 5), "d_model": 2 * sampler.integer(2, 4)},
+            table_size((2, 5), (2, 4)),
             has_the_default_dtype,
             dtype_with_float32_as_default,
         ),
@@ -227,19 +218,17 @@ def too_long_is_noticed(inputs, received):
 
 
 def errors_of_right_sizes(subject, arguments, length, batch):
-    """Return the errors for a sentence of `length` tokens and for `batch` sentences of one token each."""
-    module = subject(*arguments.values())
-    d_model = arguments["d_model"]
-    return [raised(module, torch.ones(1, length, d_model)), raised(module, torch.ones(batch, 1, d_model))]
+    module, d_model = subject(*arguments.values()), arguments["d_model"]
+    return {
+        f"a sentence of {length} tokens": raised(module, torch.ones(1, length, d_model)),
+        f"a batch of {batch} sentences of one token": raised(module, torch.ones(batch, 1, d_model)),
+    }
 
 
 def right_sizes_are_accepted(inputs, received):
-    max_length = inputs["arguments"]["max_length"]
-    what = f"a sentence of {inputs['length']} tokens", f"a batch of {inputs['batch']} sentences of one token"
-    refused = [given for given, error in zip(what, received, strict=True) if error in REFUSED]
-    if not refused:
-        return None
-    return f"with `max_length` {max_length}, a `ValueError` is raised for {' and '.join(refused)}"
+    refused = " and ".join(given for given, error in received.items() if error in REFUSED)
+    says = f"with `max_length` {inputs['arguments']['max_length']}, a `ValueError` is raised for {refused}"
+    return says if refused else None
 
 
 def longest_sentence_and_largest_batch(sampler: InputSampler) -> dict:
@@ -286,13 +275,6 @@ def table_after_a_move(subject, arguments, x):
         setattr(module, name, getattr(module, name).as_subclass(Watched))
     module(x)
     return {"left behind": stayed if not moves else []}
-
-
-def gradient_reaches_x(inputs, received):
-    gradient = received["gradient of x"]
-    if gradient is None or not gradient.abs().min() > 0:
-        return "no gradient reaches `x`, so the embeddings before it would never learn"
-    return None
 
 
 POSITIONAL_ENCODING = Exercise(
@@ -362,7 +344,12 @@ POSITIONAL_ENCODING = Exercise(
         Property(
             "gradients reach the embeddings",
             lambda sampler: position_inputs(sampler, 1, 3),
-            gradient_reaches_x,
+            unless(
+                lambda inputs, received: (
+                    received["gradient of x"] is not None and received["gradient of x"].abs().min() > 0
+                ),
+                "no gradient reaches `x`, so the embeddings before it would never learn",
+            ),
             gradients_of_module,
         ),
     ],

@@ -1,6 +1,7 @@
 """Notebook 05, the layers around attention: layer normalization, feed-forward layers, and residual connections."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -36,10 +37,10 @@ def has_parameters_of(answer: type[nn.Module]):
                 problems.append(f"there is no parameter `{name}`")
             elif received[name] != shape:
                 problems.append(f"the parameter `{name}` has shape {tuple(received[name])}, expected {tuple(shape)}")
-        extra = [
-            f"there is a parameter `{name}`, which doesn't belong here" for name in received if name not in expected
-        ]
-        return "; ".join(problems or extra[:1]) or None
+        extra = next((name for name in received if name not in expected), None)
+        if extra and not problems:
+            return f"there is a parameter `{extra}`, which doesn't belong here"
+        return "; ".join(problems) or None
 
     return rule
 
@@ -113,11 +114,9 @@ def feed_forward_inputs(
 ) -> dict:
     """Make the first hidden feature positive and the second one negative for any x."""
     weights = sampler.weights(FeedForward(d_model, d_ff))
-    weights["w_1.bias"][0] = 6
-    weights["w_2.weight"][:, 0] = sampler.numbers(d_model, low=0.3, high=0.5)
-    if d_ff > 1:
-        weights["w_1.bias"][1] = -6
-        weights["w_2.weight"][:, 1] = sampler.numbers(d_model, low=0.3, high=0.5)
+    for feature, bias in enumerate((6, -6)[:d_ff]):
+        weights["w_1.bias"][feature] = bias
+        weights["w_2.weight"][:, feature] = sampler.numbers(d_model, low=0.3, high=0.5)
     weights["w_2.bias"] = sampler.numbers(d_model, low=-4, high=-3)
     weights["w_2.bias"][0] = 4
     return {
@@ -236,18 +235,15 @@ def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
     return extremes(module, x, others=[lambda y: y @ matrix + shift], samples=300, evaluated=300)
 
 
-def residual_probe(name: str, call, is_example: bool = True, **settings) -> Probe:
-    return Probe(name, lambda sampler: residual_inputs(sampler, **settings), call, is_example=is_example)
+def residual_probe(order: str, name: str, call, **settings) -> Probe:
+    inputs = partial(residual_inputs, norm_first=order == "pre-norm", **settings)
+    return Probe(f"{order}: {name}", inputs, call, is_example=call is not residual_dropout)
 
 
 def parts_after_a_call(subject, arguments, x):
     module = subject(*arguments.values())
     module(x.clone(), nn.Linear(x.size(-1), x.size(-1)))
     return [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-
-
-def sublayer_is_not_kept(inputs, received):
-    return f"it keeps the sublayer as one of its own parts, `self.{received[0]}`" if received else None
 
 
 RESIDUAL_CONNECTION = Exercise(
@@ -264,27 +260,15 @@ RESIDUAL_CONNECTION = Exercise(
     },
     builds_on=("LayerNorm",),
     probes=[
-        residual_probe("post-norm: the sum is normalized", residual_with_linear_sublayer, norm_first=False),
-        residual_probe("pre-norm: the sublayer's input is normalized", residual_with_linear_sublayer, norm_first=True),
+        residual_probe("post-norm", "the sum is normalized", residual_with_linear_sublayer),
+        residual_probe("pre-norm", "the sublayer's input is normalized", residual_with_linear_sublayer),
+        residual_probe("post-norm", "gradients reach x, the sublayer and the norm", residual_gradients, batch=2),
+        residual_probe("pre-norm", "gradients reach x, the sublayer and the norm", residual_gradients, batch=2),
         residual_probe(
-            "post-norm: gradients reach x, the sublayer and the norm", residual_gradients, norm_first=False, batch=2
+            "post-norm", "dropout acts on the sublayer's output, in training only", residual_dropout, dropout=0.5
         ),
         residual_probe(
-            "pre-norm: gradients reach x, the sublayer and the norm", residual_gradients, norm_first=True, batch=2
-        ),
-        residual_probe(
-            "post-norm: dropout acts on the sublayer's output, in training only",
-            residual_dropout,
-            is_example=False,
-            norm_first=False,
-            dropout=0.5,
-        ),
-        residual_probe(
-            "pre-norm: dropout acts on the sublayer's output, in training only",
-            residual_dropout,
-            is_example=False,
-            norm_first=True,
-            dropout=0.25,
+            "pre-norm", "dropout acts on the sublayer's output, in training only", residual_dropout, dropout=0.25
         ),
     ],
     properties=[
@@ -303,7 +287,9 @@ RESIDUAL_CONNECTION = Exercise(
         Property(
             "the sublayer isn't kept after a call",
             lambda sampler: {"arguments": {"d_model": 3}, "x": sampler.numbers(1, 2, 3)},
-            sublayer_is_not_kept,
+            lambda inputs, received: (
+                f"it keeps the sublayer as one of its own parts, `self.{received[0]}`" if received else None
+            ),
             parts_after_a_call,
             needs=("the sublayer is called exactly once",),
         ),

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
-from transformer_lab.exercises.harnesses import build, extremes, gradients_of_module
+from transformer_lab.exercises.harnesses import build, extremes, gradients_of_module, names_and_shapes
 from transformer_lab.exercises.sampling import InputSampler
-from transformer_lab.model import Encoder, EncoderLayer
+from transformer_lab.model import Encoder, EncoderLayer, causal_mask
 
 
 def lively_weights(sampler: InputSampler, module: nn.Module) -> dict[str, Tensor]:
@@ -31,27 +31,19 @@ def padding_of(sampler: InputSampler, batch: int, length: int) -> Tensor:
 
 
 def parameters_and_shared(subject, arguments):
-    own, shared, seen = {}, [], set()
-    for name, parameter in subject(*arguments.values()).named_parameters(remove_duplicate=False):
-        if parameter in seen:
-            shared.append(name)
-        else:
-            own[name] = [*parameter.shape]
-        seen |= {parameter}
+    module = subject(*arguments.values())
+    own = {name: list(parameter.shape) for name, parameter in module.named_parameters()}
+    shared = [name for name, _ in module.named_parameters(remove_duplicate=False) if name not in own]
     return {"own": own, "shared": shared}
 
 
 def has_parameters_of(answer: type[nn.Module]):
-    """Return a rule that requires parameters with the same names and shapes as the answer's.
-
-    No parameters may be shared.
-    """
+    """Return a rule that requires parameters with the answer's names and shapes, none of them shared."""
 
     def rule(inputs, received):
-        expected = {n: list(p.shape) for n, p in answer(*inputs["arguments"].values()).named_parameters()}
+        expected, own = names_and_shapes(answer, inputs["arguments"]), received["own"]
         if received["shared"]:
             return f"`{received['shared'][0]}` is the same parameter as an earlier one, but each part needs its own"
-        own = received["own"]
         extra = [name for name in own if name not in expected]
         for name, shape in sorted(expected.items(), key=lambda item: not item[0].startswith("norm")):
             if name not in own:
@@ -66,18 +58,28 @@ def has_parameters_of(answer: type[nn.Module]):
 def module_inputs(
     answer: type[nn.Module],
     sampler: InputSampler,
+    batch: int = 1,
     d_ff: int | None = None,
     norm_first: bool = False,
     n_layers: int | None = None,
-    **lengths: tuple[int, int],
+    masked: bool = False,
+    **lengths: int,
 ) -> dict:
-    """Return inputs for a stack of `n_layers` (None: a single layer). Each value in `lengths` is `(batch, length)`."""
+    """Return inputs for a stack of `n_layers` (None: a single layer), with sequences of the given lengths.
+
+    With `masked`, the source has padding, and a decoder's target can't look ahead.
+    """
     sizes = {"n_layers": n_layers} if n_layers else {}
     d_ff = d_ff or (sampler.integer(3, 5) if n_layers else sampler.integer(5, 7))
     arguments = sizes | {"d_model": 4, "n_heads": 2, "d_ff": d_ff, "dropout": 0.0, "norm_first": norm_first}
     weights = lively_weights(sampler, answer(*arguments.values()))
-    numbers = {name: sampler.numbers(batch, length, 4) for name, (batch, length) in lengths.items()}
-    return {"arguments": arguments, "weights": weights} | numbers
+    inputs = {"arguments": arguments, "weights": weights}
+    inputs |= {name: sampler.numbers(batch, length, 4) for name, length in lengths.items()}
+    if masked:
+        inputs["source_mask"] = padding_of(sampler, batch, lengths.get("memory", lengths["x"]))
+    if masked and "memory" in lengths:
+        inputs["target_mask"] = causal_mask(lengths["x"])
+    return inputs
 
 
 def dropout_inputs(
@@ -136,15 +138,7 @@ def parameters_of_stack(answer: type[nn.Module]) -> list[Property]:
 
 # --- EncoderLayer ----------------------------------------------------------------------------------------------------
 
-
-def layer_inputs(sampler: InputSampler, batch: int = 1, length: int = 2, answer=EncoderLayer, **settings) -> dict:
-    return module_inputs(answer, sampler, x=(batch, length), **settings)
-
-
-def padded(inputs: dict, sampler: InputSampler) -> dict:
-    batch, length, _ = inputs["x"].shape
-    return inputs | {"source_mask": padding_of(sampler, batch, length)}
-
+layer_inputs = partial(module_inputs, EncoderLayer, x=2)
 
 LAYER_AXES = {"x": "batch length d_model", "output": "batch length d_model", "source_mask": "batch heads query key"}
 
@@ -160,11 +154,11 @@ ENCODER_LAYER = Exercise(
     banned=LIBRARY_ENCODERS,
     probes=[
         Probe("two words, post-norm", layer_inputs),
-        Probe("two words, pre-norm", lambda sampler: layer_inputs(sampler, norm_first=True)),
+        Probe("two words, pre-norm", partial(layer_inputs, norm_first=True)),
         Probe(
             "a padded batch with its mask",
             # d_ff is four times d_model, so that other mistakes still show up in code that always uses this ratio
-            lambda sampler: padded(layer_inputs(sampler, 2, 3, d_ff=16), sampler),
+            partial(layer_inputs, batch=2, x=3, d_ff=16, masked=True),
         ),
         Probe("gradients reach x and all weights", layer_inputs, gradients_of_module),
         dropout_probe(
@@ -181,7 +175,7 @@ ENCODER_LAYER = Exercise(
 
 # --- Encoder ---------------------------------------------------------------------------------------------------------
 
-stack_inputs = partial(layer_inputs, answer=Encoder, n_layers=2)
+stack_inputs = partial(module_inputs, Encoder, n_layers=2, x=2)
 
 ENCODER = Exercise(
     answer=Encoder,
@@ -193,13 +187,8 @@ ENCODER = Exercise(
     banned=LIBRARY_ENCODERS,
     probes=[
         Probe("two layers, post-norm", stack_inputs),
-        Probe(
-            "three layers, pre-norm, with the final norm",
-            lambda sampler: stack_inputs(sampler, n_layers=3, norm_first=True),
-        ),
-        Probe(
-            "a padded batch: every layer gets the mask", lambda sampler: padded(stack_inputs(sampler, 2, 3), sampler)
-        ),
+        Probe("three layers, pre-norm, with the final norm", partial(stack_inputs, n_layers=3, norm_first=True)),
+        Probe("a padded batch: every layer gets the mask", partial(stack_inputs, batch=2, x=3, masked=True)),
         Probe("gradients reach x and the weights of all layers", stack_inputs, gradients_of_module),
         dropout_probe("dropout acts in the layers, in training only", Encoder, "self_attention", n_layers=1),
     ],

@@ -3,40 +3,20 @@
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
 from transformer_lab.exercises.harnesses import build, gradients_of_module
 from transformer_lab.exercises.notebook_06_encoder import (
     dropout_probe,
     module_inputs,
-    padding_of,
     parameters_of_stack,
     same_parameters,
 )
-from transformer_lab.exercises.sampling import InputSampler
-from transformer_lab.model import Decoder, DecoderLayer
+from transformer_lab.model import Decoder, DecoderLayer, causal_mask
 
 # --- DecoderLayer ----------------------------------------------------------------------------------------------------
 
-
-def causal_of(length: int) -> Tensor:
-    """Return a mask `(1, 1, length, length)` that keeps each position from seeing the positions after it."""
-    return torch.ones(length, length).tril().bool()[None, None]
-
-
-def layer_inputs(
-    sampler: InputSampler, batch: int = 1, target: int = 2, source: int = 3, answer=DecoderLayer, **settings
-) -> dict:
-    return module_inputs(answer, sampler, x=(batch, target), memory=(batch, source), **settings)
-
-
-def with_masks(inputs: dict, sampler: InputSampler) -> dict:
-    batch, target, _ = inputs["x"].shape
-    source = inputs["memory"].size(1)
-    return inputs | {"source_mask": padding_of(sampler, batch, source), "target_mask": causal_of(target)}
-
-
+layer_inputs = partial(module_inputs, DecoderLayer, x=2, memory=3)
 decoder_dropout_probe = partial(dropout_probe, names=("x", "memory"))
 
 
@@ -79,21 +59,19 @@ DECODER_LAYER = Exercise(
     banned=LIBRARY_DECODERS,
     probes=[
         Probe("two target words, three source words, post-norm", layer_inputs),
-        Probe("two target words, three source words, pre-norm", lambda sampler: layer_inputs(sampler, norm_first=True)),
+        Probe("two target words, three source words, pre-norm", partial(layer_inputs, norm_first=True)),
         Probe(
             "a causal mask hides the target's future",
-            lambda sampler: (
-                layer_inputs(sampler, target=3, source=2) | {"source_mask": None, "target_mask": causal_of(3)}
-            ),
+            lambda sampler: layer_inputs(sampler, x=3, memory=2) | {"source_mask": None, "target_mask": causal_mask(3)},
         ),
         Probe(
             "a batch with both masks, source longer than target",
-            lambda sampler: with_masks(layer_inputs(sampler, 2, 3, 4), sampler),
+            partial(layer_inputs, batch=2, x=3, memory=4, masked=True),
         ),
         Probe(
             "both masks, source and target equally long",
             # d_ff is four times d_model, so that other mistakes still show up in code that always uses this ratio
-            lambda sampler: with_masks(layer_inputs(sampler, 2, 3, 3, d_ff=16), sampler),
+            partial(layer_inputs, batch=2, x=3, memory=3, d_ff=16, masked=True),
         ),
         Probe("gradients reach x, memory and all weights", layer_inputs, gradients_of_module),
         decoder_dropout_probe("dropout acts in self-attention and on its output", DecoderLayer, "self_attention"),
@@ -107,7 +85,7 @@ DECODER_LAYER = Exercise(
         ),
         Property(
             "under a causal mask no position depends on a later one",
-            lambda sampler: with_masks(layer_inputs(sampler, 1, 3, 4), sampler),
+            partial(layer_inputs, x=3, memory=4, masked=True),
             no_look_ahead,
             reach_of_positions,
         ),
@@ -116,7 +94,7 @@ DECODER_LAYER = Exercise(
 
 # --- Decoder ---------------------------------------------------------------------------------------------------------
 
-stack_inputs = partial(layer_inputs, answer=Decoder, n_layers=2)
+stack_inputs = partial(module_inputs, Decoder, n_layers=2, x=2, memory=3)
 
 DECODER = Exercise(
     answer=Decoder,
@@ -128,17 +106,14 @@ DECODER = Exercise(
     banned=LIBRARY_DECODERS,
     probes=[
         Probe("two layers, post-norm", stack_inputs),
-        Probe(
-            "three layers, pre-norm, with the final norm",
-            lambda sampler: stack_inputs(sampler, n_layers=3, norm_first=True),
-        ),
+        Probe("three layers, pre-norm, with the final norm", partial(stack_inputs, n_layers=3, norm_first=True)),
         Probe(
             "one layer, a batch with both masks, source longer than target",
-            lambda sampler: with_masks(stack_inputs(sampler, 2, 3, 4, n_layers=1), sampler),
+            partial(stack_inputs, n_layers=1, batch=2, x=3, memory=4, masked=True),
         ),
         Probe(
             "two layers, both masks, source and target equally long",
-            lambda sampler: with_masks(stack_inputs(sampler, 2, 3, 3), sampler),
+            partial(stack_inputs, batch=2, x=3, memory=3, masked=True),
         ),
         Probe("gradients reach x, memory and the weights of all layers", stack_inputs, gradients_of_module),
         decoder_dropout_probe("dropout acts in the layers, in training only", Decoder, "cross_attention", n_layers=1),

@@ -1,10 +1,14 @@
 """Notebook 08, the Transformer: initial weights, tied weights, the whole model, and its number of parameters."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.harnesses import bare_transformer, build, gradients, raised
+from transformer_lab.exercises.notebook_01_attention import without
 from transformer_lab.exercises.notebook_06_encoder import lively_weights
 from transformer_lab.exercises.rules import unless
 from transformer_lab.exercises.sampling import InputSampler
@@ -13,6 +17,7 @@ from transformer_lab.model import (
     TransformerConfig,
     count_parameters,
     initialize_parameters,
+    padding_mask,
     tie_embeddings,
 )
 
@@ -54,6 +59,10 @@ def deviation_of_tied(subject, vocab, d_model):
     return result
 
 
+def deviation_probe(name: str, inputs: Callable[[InputSampler], dict], call=deviation_of_weights) -> Probe:
+    return Probe(name, inputs, call, tolerance=0.03)
+
+
 def biases_afterwards(subject, width):
     model = nn.Sequential(nn.Linear(width, 4), nn.Linear(4, 3, bias=False), nn.Linear(3, width))
     subject(model)
@@ -70,19 +79,14 @@ def padding_afterwards(subject, vocab, d_model, pad_id):
     output = nn.Linear(d_model, vocab)
     output.weight = list(tables.values())[-1].weight
     subject(nn.Sequential(*tables.values(), output))
-    zero = {name: table.weight == 0 for name, table in tables.items()}
     return {
-        name: {
-            "rows": is_zero.all(1).nonzero().flatten().tolist(),
-            "columns": is_zero.all(0).nonzero().flatten().tolist(),
-        }
-        for name, is_zero in zero.items()
+        name: [(table.weight == 0).all(axis).nonzero().flatten().tolist() for axis in (1, 0)]  # rows, then columns
+        for name, table in tables.items()
     }
 
 
 def padding_is_zero(inputs, received):
-    for name, zero in received.items():
-        rows, columns = zero["rows"], zero["columns"]
+    for name, (rows, columns) in received.items():
         pad_id = 0 if "token 0" in name else inputs["pad_id"]
         if "without" in name:
             if rows:
@@ -141,20 +145,10 @@ INITIALIZE_PARAMETERS = Exercise(
     points=1,
     minutes=15,
     probes=[
-        Probe(
-            "the weights of linear layers that narrow",
-            lambda sampler: matrix_inputs(sampler, narrow=True),
-            deviation_of_weights,
-            tolerance=0.03,
-        ),
-        Probe(
-            "the weights of linear layers that widen",
-            lambda sampler: matrix_inputs(sampler, narrow=False),
-            deviation_of_weights,
-            tolerance=0.03,
-        ),
-        Probe("the vectors of embeddings", table_inputs, deviation_of_weights, tolerance=0.03),
-        Probe("a weight that an embedding shares with a linear layer", table_inputs, deviation_of_tied, tolerance=0.03),
+        deviation_probe("the weights of linear layers that narrow", partial(matrix_inputs, narrow=True)),
+        deviation_probe("the weights of linear layers that widen", partial(matrix_inputs, narrow=False)),
+        deviation_probe("the vectors of embeddings", table_inputs),
+        deviation_probe("a weight that an embedding shares with a linear layer", table_inputs, deviation_of_tied),
     ],
     properties=[
         Property(
@@ -337,16 +331,7 @@ TIE_EMBEDDINGS = Exercise(
 def config_of(**others) -> dict:
     """Return a small configuration. The settings under test come first, because reports may truncate the rest."""
     sizes = {"source_vocab": 8, "target_vocab": 7, "d_model": 4, "n_heads": 2, "n_layers": 1, "d_ff": 3}
-    sizes |= {"dropout": 0.0, "max_length": 6}
-    return others | {name: size for name, size in sizes.items() if name not in others}
-
-
-def model_weights(sampler: InputSampler, config: dict) -> dict[str, Tensor]:
-    """Return a tensor for each parameter name.
-
-    With `tie`, three of the tensors are loaded into one parameter, and the last one wins.
-    """
-    return lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False})))
+    return others | sizes | {"dropout": 0.0, "max_length": 6} | others
 
 
 def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: int = 0, padded: bool = False) -> Tensor:
@@ -364,28 +349,21 @@ def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: in
 def sentence_inputs(
     sampler: InputSampler, source: int = 3, target: int = 2, batch: int = 1, padded: bool = False, **others
 ):
+    """With `tie`, three of the weights are loaded into one parameter, and the last one wins."""
     config = config_of(**others)
     pad_id = config.get("pad_id", 0)
     return {
         "config": config,
-        "weights": model_weights(sampler, config),
+        "weights": lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False}))),
         "source": words(sampler, batch, source, config["source_vocab"], pad_id, padded),
         "target": words(sampler, batch, target, config["target_vocab"], pad_id, padded),
     }
 
 
-def encode_inputs(sampler: InputSampler) -> dict:
-    inputs = sentence_inputs(sampler, 4, 2, 3, padded=True)
-    del inputs["target"]
-    return inputs
-
-
 def decode_inputs(sampler: InputSampler) -> dict:
     inputs = sentence_inputs(sampler, 4, 3, 2, padded=True)
-    source = inputs.pop("source")
-    target = inputs.pop("target")
-    mask = (source != 0)[:, None, None, :]
-    return inputs | {"target": target, "memory": sampler.numbers(2, 4, 4), "source_mask": mask}
+    mask = padding_mask(inputs.pop("source"), pad_id=0)
+    return inputs | {"memory": sampler.numbers(2, 4, 4), "source_mask": mask}
 
 
 def logits_of_words(subject, config, weights, source, target):
@@ -431,12 +409,6 @@ def each_part_drops(inputs, received):
     return f"in training, there's no dropout in {' and '.join(silent)}" if silent else None
 
 
-def dropout_inputs(sampler: InputSampler) -> dict:
-    inputs = sentence_inputs(sampler, dropout=0.5)
-    del inputs["weights"]
-    return inputs
-
-
 def stacks_by_norm_first(subject, config, x):
     model = subject(TransformerConfig(**config)).eval()
     result = {}
@@ -460,18 +432,16 @@ def weights_by_tie(subject, config):
     result = {}
     for tie in (True, False):
         model = subject(TransformerConfig(**config, tie=tie))
-        source, target = model.source_embedding.embedding.weight, model.target_embedding.embedding.weight
-        output = model.output.weight
-        result[f"one parameter with tie={tie}"] = source is target and target is output
-        result[f"any shared with tie={tie}"] = source is target or target is output or source is output
-        result[f"equal with tie={tie}"] = bool(torch.equal(source, target) and torch.equal(target, output))
+        parts = model.source_embedding.embedding, model.target_embedding.embedding, model.output
+        result[f"weights with tie={tie}"] = len({part.weight for part in parts})
+        result[f"equal with tie={tie}"] = all(torch.equal(parts[0].weight, part.weight) for part in parts)
     return result
 
 
 def tied_when_asked(inputs, received):
-    if received["any shared with tie=False"]:
+    if received["weights with tie=False"] < 3:
         return "weights are shared even though `tie` is False"
-    if received["one parameter with tie=True"]:
+    if received["weights with tie=True"] == 1:
         return None
     if received["equal with tie=True"]:
         return "with `tie`, the three weights start out equal, but they're copies rather than one parameter"
@@ -493,8 +463,7 @@ def different_sizes_are_refused(inputs, received):
 
 
 def configuration_afterwards(subject, config):
-    model = subject(TransformerConfig(**config))
-    return getattr(model, "config", None) == TransformerConfig(**config)
+    return getattr(subject(TransformerConfig(**config)), "config", None) == TransformerConfig(**config)
 
 
 def exceptions_by_length(subject, config):
@@ -571,20 +540,23 @@ TRANSFORMER = Exercise(
     call=logits_of_words,
     probes=[
         Probe("one sentence: the logits of two target words", sentence_inputs),
-        Probe("encode: memory and mask of a padded batch", encode_inputs, memory_of_words),
+        Probe(
+            "encode: memory and mask of a padded batch",
+            lambda sampler: without(sentence_inputs(sampler, 4, 2, 3, padded=True), "target"),
+            memory_of_words,
+        ),
         Probe("decode: the logits for a given memory", decode_inputs, logits_from_memory),
         Probe(
             "two layers, a padded batch, source longer than target",
             lambda sampler: sentence_inputs(sampler, 4, 3, 2, padded=True, n_layers=2),
         ),
-        Probe("pre-norm", lambda sampler: sentence_inputs(sampler, norm_first=True)),
+        Probe("pre-norm", partial(sentence_inputs, norm_first=True)),
         Probe(
             "a different pad id, so token 0 is a real word",
             lambda sampler: sentence_inputs(sampler, 4, 4, 2, padded=True, pad_id=sampler.integer(3, 5)),
         ),
         Probe(
-            "one weight for both embeddings and the output layer",
-            lambda sampler: sentence_inputs(sampler, tie=True, target_vocab=8),
+            "one weight for both embeddings and the output layer", partial(sentence_inputs, tie=True, target_vocab=8)
         ),
         Probe(
             "gradients reach all weights, token 0 included",
@@ -595,7 +567,7 @@ TRANSFORMER = Exercise(
     properties=[
         Property(
             "dropout acts on embeddings, encoder and decoder, in training only",
-            dropout_inputs,
+            lambda sampler: without(sentence_inputs(sampler, dropout=0.5), "weights"),
             each_part_drops,
             dropout_by_part,
         ),
@@ -658,7 +630,7 @@ def size_inputs(sampler: InputSampler, **others) -> dict:
         "n_layers": sampler.integer(2, 4),
         "d_ff": sampler.integer(5, 15),
     }
-    return {"config": others | {name: size for name, size in sizes.items() if name not in others}}
+    return {"config": others | sizes | others}
 
 
 def tied_size_inputs(sampler: InputSampler) -> dict:
@@ -716,9 +688,9 @@ COUNT_PARAMETERS = Exercise(
     call=counted_by,
     probes=[
         Probe("post-norm, two vocabularies", size_inputs),
-        Probe("pre-norm", lambda sampler: size_inputs(sampler, norm_first=True)),
+        Probe("pre-norm", partial(size_inputs, norm_first=True)),
         Probe("tied weights", tied_size_inputs),
-        Probe("one layer", lambda sampler: size_inputs(sampler, n_layers=1)),
+        Probe("one layer", partial(size_inputs, n_layers=1)),
         Probe("what one more layer adds", size_inputs, added_by_a_layer),
         Probe("what is outside of the layers", size_inputs, outside_of_the_layers),
         Probe("what one more hidden feature adds", size_inputs, added_by_a_hidden_feature),

@@ -15,12 +15,6 @@ def split_by_chunks(x, n_heads):
     return torch.stack(x.chunk(n_heads, dim=-1), dim=1)
 
 
-def split_by_unflatten(x, n):
-    if x.shape[2] % n:
-        raise ValueError("uneven")
-    return x.unflatten(-1, (n, -1)).permute(0, 2, 1, 3).contiguous()
-
-
 def split_by_slices(x, n_heads):
     d_k, rest = divmod(x.size(2), n_heads)
     if rest:
@@ -148,7 +142,7 @@ class MultiHeadByKeyword(nn.Module):
 
 
 VARIANTS = {
-    "split_heads": [split_by_chunks, split_by_unflatten, split_by_slices, split_without_validation],
+    "split_heads": [split_by_chunks, split_by_slices, split_without_validation],
     "combine_heads": [combine_by_cat, combine_by_permute, combine_by_flatten],
     "MultiHeadAttention": [MultiHeadByEinsum, MultiHeadWithFusedKernel, MultiHeadHeadByHead, MultiHeadByKeyword],
 }

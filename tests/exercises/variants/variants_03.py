@@ -43,10 +43,6 @@ def target_by_product(tokens, pad_id):
     return padding_by_view(tokens, pad_id) * causal_by_comparison(tokens.size(1), tokens.device)
 
 
-def target_by_logical_and(tokens, pad_id):
-    return torch.logical_and(padding_by_unsqueeze(tokens, pad_id), causal_by_triu(tokens.shape[-1], tokens.device))
-
-
 def target_by_loops(tokens, pad_id):
     batch, length = tokens.shape
     mask = torch.zeros(batch, 1, length, length, dtype=torch.bool, device=tokens.device)
@@ -65,5 +61,5 @@ def target_by_tril(tokens, pad_id):
 VARIANTS = {
     "padding_mask": [padding_by_view, padding_by_unsqueeze, padding_by_loops],
     "causal_mask": [causal_by_comparison, causal_by_numpy, causal_by_triu, causal_by_loops],
-    "target_mask": [target_by_product, target_by_logical_and, target_by_loops, target_by_tril],
+    "target_mask": [target_by_product, target_by_loops, target_by_tril],
 }

@@ -80,14 +80,6 @@ def encoding_through_numpy(length, d_model):
     return torch.from_numpy(table)
 
 
-def encoding_by_complex_numbers(length, d_model):
-    if d_model % 2:
-        raise ValueError(d_model)
-    angles = torch.outer(torch.arange(length).double(), 10000 ** -torch.linspace(0, 1, d_model // 2 + 1)[:-1].double())
-    turned = torch.polar(torch.ones_like(angles), math.pi / 2 - angles)  # cosine and sine of the complementary angle
-    return torch.view_as_real(turned).reshape(length, d_model).to(torch.get_default_dtype())
-
-
 def encoding_with_phase(length, d_model):
     if d_model % 2:
         raise ValueError("odd")
@@ -162,7 +154,6 @@ VARIANTS = {
         encoding_of_the_annotated_transformer,
         encoding_by_loops,
         encoding_through_numpy,
-        encoding_by_complex_numbers,
         encoding_with_phase,
     ],
     "PositionalEncoding": [PositionsPersistent, PositionsOnTheFly, PositionsByEmbedding, PositionsMovedInForward],

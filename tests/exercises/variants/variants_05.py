@@ -30,21 +30,6 @@ class NormBySums(nn.Module):
         return (t - mean) * torch.rsqrt(variance + self.e) * self.gain + self.bias
 
 
-class NormPositionByPosition(nn.Module):
-    def __init__(self, d_model, eps=1e-5):
-        super().__init__()
-        self.register_parameter("gain", nn.Parameter(torch.ones(d_model)))
-        self.register_parameter("bias", nn.Parameter(torch.zeros(d_model)))
-        self.eps = eps
-
-    def forward(self, x):
-        rows = []
-        for row in x.reshape(-1, x.size(-1)):
-            difference = row - torch.mean(row)
-            rows.append(difference / (difference.pow(2).mean() + self.eps) ** 0.5)
-        return torch.addcmul(self.bias, self.gain, torch.stack(rows).view_as(x))
-
-
 class NormByMatrix(nn.Module):
     def __init__(self, d_model, eps=1e-5):
         super().__init__()
@@ -82,20 +67,6 @@ class FeedForwardDroppingBeforeRelu(nn.Module):
 
     def forward(self, x):
         return self.w_2(self.act(self.drop(self.w_1(x))))
-
-
-class FeedForwardFlattened(nn.Module):
-    def __init__(self, d_model, d_ff, dropout=0.0):
-        super().__init__()
-        self.w_1 = nn.Linear(d_model, d_ff)
-        self.dropout = nn.Dropout(dropout)
-        self.w_2 = nn.Linear(d_ff, d_model)
-
-    def forward(self, x):
-        flat = x.reshape(-1, x.size(-1))
-        hidden = torch.addmm(self.w_1.bias, flat, self.w_1.weight.T)
-        hidden = torch.maximum(hidden, torch.zeros_like(hidden))
-        return torch.addmm(self.w_2.bias, self.dropout(hidden), self.w_2.weight.T).view(x.shape)
 
 
 class FeedForwardByConvolution(nn.Module):
@@ -154,11 +125,10 @@ class ResidualWithOwnDropout(nn.Module):
 
 
 VARIANTS = {
-    "LayerNorm": [NormByKernel, NormBySums, NormPositionByPosition, NormByMatrix],
+    "LayerNorm": [NormByKernel, NormBySums, NormByMatrix],
     "FeedForward": [
         FeedForwardByEinsum,
         FeedForwardDroppingBeforeRelu,
-        FeedForwardFlattened,
         FeedForwardByConvolution,
     ],
     "ResidualConnection": [ResidualInSteps, ResidualByIdentities, ResidualWithOwnDropout],

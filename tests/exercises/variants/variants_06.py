@@ -61,69 +61,78 @@ class LayerByKernels(nn.Module):
         self.residuals = nn.ModuleList(ResidualConnection(d_model) for _ in range(2))
         self.heads, self.p, self.norm_first = n_heads, dropout, norm_first
 
-    def attend(self, x, mask):
-        a = self.self_attention
-        q, k, v = (w(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for w in (a.w_q, a.w_k, a.w_v))
+    def attend(self, attention, asking, asked, mask):
+        pairs = (attention.w_q, asking), (attention.w_k, asked), (attention.w_v, asked)
+        q, k, v = (w(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for w, x in pairs)
         if mask is not None:
             mask = torch.zeros(mask.shape).masked_fill(~mask, -1e9)
         p = self.p if self.training else 0.0
-        return a.w_o(F.scaled_dot_product_attention(q, k, v, mask, p).transpose(1, 2).flatten(2))
+        return attention.w_o(F.scaled_dot_product_attention(q, k, v, mask, p).transpose(1, 2).flatten(2))
 
-    def feed(self, x, _):
+    def feed(self, x):
         f = self.feed_forward
         return f.w_2(F.dropout(F.relu(f.w_1(x)), self.p, self.training))
 
-    def forward(self, x, source_mask=None):
-        for residual, sublayer in zip(self.residuals, (self.attend, self.feed), strict=True):
+    def connect(self, x, *sublayers):
+        for residual, sublayer in zip(self.residuals, sublayers, strict=True):
             gain, bias = residual.norm.gain, residual.norm.bias
             y = F.layer_norm(x, gain.shape, gain, bias) if self.norm_first else x
-            x = x + F.dropout(sublayer(y, source_mask), self.p, self.training)
+            x = x + F.dropout(sublayer(y), self.p, self.training)
             x = x if self.norm_first else F.layer_norm(x, gain.shape, gain, bias)
         return x
+
+    def forward(self, x, source_mask=None):
+        return self.connect(x, lambda y: self.attend(self.self_attention, y, y, source_mask), self.feed)
 
 
 class StackOfCopies(nn.Module):
     """Copy one layer, because identical initial weights are allowed."""
 
+    Layer = LayerInSteps
+
     def __init__(self, n_layers, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()
-        layer = LayerInSteps(d_model, n_heads, d_ff, dropout, norm_first)
+        layer = self.Layer(d_model, n_heads, d_ff, dropout, norm_first)
         self.layers = nn.ModuleList(copy.deepcopy(layer) for _ in range(n_layers))
         if norm_first:
             self.norm = LayerNorm(d_model)
         self.norm_first = norm_first
 
-    def forward(self, x, source_mask=None):
+    def forward(self, x, *others):
         for layer in self.layers:
-            x = layer(x, source_mask)
+            x = layer(x, *others)
         return self.norm(x) if self.norm_first else x
 
 
 class StackInSequence(nn.Module):
+    Layer = LayerByKernels
+
     def __init__(self, n_layers, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()
         self.norm = LayerNorm(d_model) if norm_first else None
         self.layers = nn.Sequential()
         for _ in range(n_layers):
-            self.layers.append(LayerByKernels(d_model, n_heads, d_ff, dropout, norm_first))
+            self.layers.append(self.Layer(d_model, n_heads, d_ff, dropout, norm_first))
 
-    def forward(self, x, source_mask=None):
+    def forward(self, x, *others):
         i = 0
         while i < len(self.layers):
-            x = self.layers[i].forward(x, source_mask=source_mask)
+            x = self.layers[i].forward(x, *others)
             i += 1
         return x if self.norm is None else self.norm(x)
 
 
 class StackByRecursion(nn.Module):
+    Layer = LayerWithNamedFunction
+
     def __init__(self, depth, *sizes):
         super().__init__()
-        self.layers = nn.ModuleDict({f"{i}": LayerWithNamedFunction(*sizes) for i in range(depth)})
+        self.layers = nn.ModuleDict({f"{i}": self.Layer(*sizes) for i in range(depth)})
         self.norm = LayerNorm(sizes[0]) if sizes[4:] and sizes[4] else nn.Sequential()
 
-    def forward(self, x, source_mask=None):
+    def forward(self, x, *others):
         def through(layers, x):
-            return through(layers[1:], layers[0](x, source_mask)) if layers else x
+            return through(layers[1:], layers[0](x, *others)) if layers else x
 
         return self.norm(through(list(self.layers.values()), x))
 
