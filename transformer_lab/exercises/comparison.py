@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
@@ -39,161 +40,119 @@ def compare(
         names: A name for the result. If the result is a tuple, one name for each element.
         tolerance: The absolute and relative tolerance.
     """
-    comparison = _Comparison(tolerance)
-    comparison.compare_all(expected, received, names)
-    return comparison.differences, list(dict.fromkeys(comparison.remarks))
+    results = list(_compared_results(expected, received, names, tolerance))
+    remarks = dict.fromkeys(result for result in results if isinstance(result, str))
+    return [result for result in results if isinstance(result, Difference)], list(remarks)
 
 
 def agree(expected: Any, received: Any, names: tuple[str, ...], tolerance: float) -> bool:
-    """Return whether `compare` would find no differences.
-
-    This function is faster than `compare`, because it stops at the first difference.
-    """
-    try:
-        _Agreement(tolerance).compare_all(expected, received, names)
-    except _DifferentError:
-        return False
-    return True
+    """Return whether `compare` would find no differences. This is faster, because it stops at the first one."""
+    results = _compared_results(expected, received, names, tolerance)
+    return not any(isinstance(result, Difference) for result in results)
 
 
-class _Comparison:
-    """Compares expected and received data part by part, and collects differences and remarks."""
+_Results = Iterator[Difference | str]  # a string is a remark
 
-    def __init__(self, tolerance: float) -> None:
-        self.tolerance = tolerance
-        self.differences: list[Difference] = []
-        self.remarks: list[str] = []
 
-    def compare_all(self, expected: Any, received: Any, names: tuple[str, ...]) -> None:
-        if isinstance(expected, tuple) and len(expected) == len(names) > 1:
-            self.compare_results(expected, received, names)
+def _compared_results(expected: Any, received: Any, names: tuple[str, ...], tolerance: float) -> _Results:
+    """Compare the values that a function returns. Each value has a name."""
+    if not isinstance(expected, tuple) or not len(expected) == len(names) > 1:
+        yield from _compared(expected, received, names[0] if len(names) == 1 else "result", tolerance)
+        return
+    returned = ", ".join(names)
+    if not isinstance(received, list | tuple) or len(received) != len(names):
+        says = f"it returns {described(received)}; expected {len(names)} values: `{returned}`"
+        yield Difference("result", "type", says, expected, received)
+        return
+    if isinstance(received, list):
+        yield f"It returns a list; use a tuple: `return {returned}`."
+    for name, expected_value, received_value in zip(names, expected, received, strict=True):
+        yield from _compared(expected_value, received_value, name, tolerance)
+
+
+def _compared(expected: Any, received: Any, where: str, tolerance: float) -> _Results:
+    if isinstance(expected, Tensor | np.ndarray):
+        yield from _compared_arrays(expected, received, where, tolerance)
+    elif isinstance(expected, dict) and isinstance(received, dict):
+        yield from _compared_dicts(expected, received, where, tolerance)
+    elif isinstance(expected, list | tuple) and isinstance(received, list | tuple):
+        yield from _compared_sequences(expected, received, where, tolerance)
+    elif isinstance(expected, Number):
+        yield from _compared_scalars(expected, received, where, tolerance)
+    elif type(expected) is not type(received):
+        yield _wrong_type(expected, received, where)
+    elif expected != received:
+        yield Difference(where, "value", f"`{where}` differs", expected, received)
+
+
+def _wrong_type(expected: Any, received: Any, where: str) -> Difference:
+    says = f"`{where}` is {described(received)}; expected {described(expected)}"
+    return Difference(where, "type", says, expected, received)
+
+
+def _remark_on_type(expected: Any, received: Any, where: str) -> str:
+    anywhere = re.sub(r"\[\d+\]", "[…]", where)  # one remark for a whole list: no index, and no value
+    return f"`{anywhere}` is {described(received)}; use {described(expected).partition(' (')[0]}."
+
+
+def _compared_dicts(expected: dict, received: dict, where: str, tolerance: float) -> _Results:
+    for key, value in expected.items():
+        if key in received:
+            yield from _compared(value, received[key], str(key), tolerance)
         else:
-            self.compare(expected, received, names[0] if len(names) == 1 else "result")
+            yield Difference(where, "length", f"`{where}` has no `{key}`", expected, received)
+    for key in received:
+        if key not in expected:
+            yield Difference(where, "length", f"`{where}` has an unexpected `{key}`", expected, received)
 
-    def compare(self, expected: Any, received: Any, where: str) -> None:
-        if isinstance(expected, Tensor | np.ndarray):
-            self.compare_arrays(expected, received, where)
-        elif isinstance(expected, dict):
-            self.compare_dicts(expected, received, where)
-        elif isinstance(expected, list | tuple):
-            self.compare_sequences(expected, received, where)
-        elif isinstance(expected, Number):
-            self.compare_scalars(expected, received, where)
-        elif type(expected) is not type(received):
-            self.wrong_type(expected, received, where)
-        elif expected != received:
-            self.differ(expected, received, where, "value", f"`{where}` differs")
 
-    def differ(self, expected: Any, received: Any, where: str, kind: str, says: str) -> None:
-        self.differences.append(Difference(where, kind, says, expected, received))
+def _compared_sequences(expected: list | tuple, received: list | tuple, where: str, tolerance: float) -> _Results:
+    if type(expected) is not type(received):
+        yield _remark_on_type(expected, received, where)
+    if _is_plain(expected) and _is_plain(received):
+        if not _equal_plain(expected, received, tolerance):
+            yield Difference(where, "value", f"`{where}` differs", expected, received)
+    elif len(expected) != len(received):
+        says = f"`{where}` has {len(received)} elements; expected {len(expected)}"
+        yield Difference(where, "length", says, expected, received)
+    else:
+        for index, (expected_item, received_item) in enumerate(zip(expected, received, strict=True)):
+            yield from _compared(expected_item, received_item, f"{where}[{index}]", tolerance)
 
-    def wrong_type(self, expected: Any, received: Any, where: str) -> None:
-        says = f"`{where}` is {described(received)}; expected {described(expected)}"
-        self.differ(expected, received, where, "type", says)
 
-    def remark_on_type(self, expected: Any, received: Any, where: str) -> None:
-        anywhere = re.sub(r"\[\d+\]", "[…]", where)  # one remark for a whole list: no index, and no value
-        self.remarks.append(f"`{anywhere}` is {described(received)}; use {described(expected).partition(' (')[0]}.")
+def _compared_scalars(expected: Number, received: Any, where: str, tolerance: float) -> _Results:
+    is_array = isinstance(received, Tensor | np.ndarray) and received.ndim == 0
+    scalar = received.item() if is_array else received
+    if not isinstance(scalar, Number):
+        yield _wrong_type(expected, received, where)
+    elif not _equal_plain(expected, scalar, tolerance):
+        kind = "nan" if scalar != scalar else "value"
+        yield Difference(where, kind, f"`{where}` differs", expected, received)
+    elif is_array or isinstance(expected, bool) != isinstance(received, bool):
+        yield _remark_on_type(expected, received, where)
 
-    def compare_results(self, expected: tuple, received: Any, names: tuple[str, ...]) -> None:
-        """Compare the values that a function returns. Each value has a name."""
-        returned = ", ".join(names)
-        if not isinstance(received, list | tuple) or len(received) != len(names):
-            says = f"it returns {described(received)}; expected {len(names)} values: `{returned}`"
-            self.differ(expected, received, "result", "type", says)
-            return
-        if isinstance(received, list):
-            self.remarks.append(f"It returns a list; use a tuple: `return {returned}`.")
-        for name, expected_value, received_value in zip(names, expected, received, strict=True):
-            self.compare(expected_value, received_value, name)
 
-    def compare_dicts(self, expected: dict, received: Any, where: str) -> None:
-        if not isinstance(received, dict):
-            self.wrong_type(expected, received, where)
-            return
-        for key, value in expected.items():
-            if key in received:
-                self.compare(value, received[key], str(key))
-            else:
-                self.differ(expected, received, where, "length", f"`{where}` has no `{key}`")
-        for key in received:
-            if key not in expected:
-                self.differ(expected, received, where, "length", f"`{where}` has an unexpected `{key}`")
-
-    def compare_sequences(self, expected: list | tuple, received: Any, where: str) -> None:
-        if not isinstance(received, list | tuple):
-            self.wrong_type(expected, received, where)
-            return
-        if type(expected) is not type(received):
-            self.remark_on_type(expected, received, where)
-        if _is_plain(expected) and _is_plain(received):
-            if not _equal_plain(expected, received, self.tolerance):
-                self.differ(expected, received, where, "value", f"`{where}` differs")
-        elif len(expected) != len(received):
-            says = f"`{where}` has {len(received)} elements; expected {len(expected)}"
-            self.differ(expected, received, where, "length", says)
-        else:
-            for index, (expected_item, received_item) in enumerate(zip(expected, received, strict=True)):
-                self.compare(expected_item, received_item, f"{where}[{index}]")
-
-    def compare_scalars(self, expected: Number, received: Any, where: str) -> None:
-        is_array = isinstance(received, Tensor | np.ndarray) and received.ndim == 0
-        scalar = received.item() if is_array else received
-        if not isinstance(scalar, Number):
-            self.wrong_type(expected, received, where)
-        elif not _equal_plain(expected, scalar, self.tolerance):
-            kind = "nan" if scalar != scalar else "value"
-            self.differ(expected, received, where, kind, f"`{where}` differs")
-        elif is_array or isinstance(expected, bool) != isinstance(received, bool):
-            self.remark_on_type(expected, received, where)
-
-    def compare_arrays(self, expected: Tensor | np.ndarray, received: Any, where: str) -> None:
-        if received is None and where.startswith("gradient of "):
-            says = f"no gradient reaches `{where.removeprefix('gradient of ')}`"
-            self.differ(expected, received, where, "type", says)
-        elif type(expected) is not type(received):
-            self.wrong_type(expected, received, where)
-        elif tuple(expected.shape) != tuple(received.shape):
-            says = f"`{where}` has shape {tuple(received.shape)}; expected {tuple(expected.shape)}"
-            self.differ(expected, received, where, "shape", says)
-        elif _kind_of_dtype(expected) != _kind_of_dtype(received):
-            says = f"`{where}` has {_dtype_in_words(received)}; expected {_dtype_in_words(expected)}"
-            self.differ(expected, received, where, "dtype", says)
-        else:
-            if _dtype_name(expected) != _dtype_name(received):
-                self.remarks.append(
-                    f"`{where}` is {_dtype_name(received)}; expected {_dtype_name(expected)}. Create tensors with the "
-                    "dtype of the inputs, or with torch's default."
-                )
-            self.compare_entries(expected, received, where)
-
-    def compare_entries(self, expected: Tensor | np.ndarray, received: Tensor | np.ndarray, where: str) -> None:
-        kind, says = _wrong_entries(expected, received, self.tolerance)
+def _compared_arrays(expected: Tensor | np.ndarray, received: Any, where: str, tolerance: float) -> _Results:
+    if received is None and where.startswith("gradient of "):
+        says = f"no gradient reaches `{where.removeprefix('gradient of ')}`"
+        yield Difference(where, "type", says, expected, received)
+    elif type(expected) is not type(received):
+        yield _wrong_type(expected, received, where)
+    elif tuple(expected.shape) != tuple(received.shape):
+        says = f"`{where}` has shape {tuple(received.shape)}; expected {tuple(expected.shape)}"
+        yield Difference(where, "shape", says, expected, received)
+    elif _kind_of_dtype(expected) != _kind_of_dtype(received):
+        says = f"`{where}` has {_dtype_in_words(received)}; expected {_dtype_in_words(expected)}"
+        yield Difference(where, "dtype", says, expected, received)
+    else:
+        if _dtype_name(expected) != _dtype_name(received):
+            yield (
+                f"`{where}` is {_dtype_name(received)}; expected {_dtype_name(expected)}. Create tensors with the "
+                "dtype of the inputs, or with torch's default."
+            )
+        kind, says = _wrong_entries(expected, received, tolerance)
         if kind:
-            self.differ(expected, received, where, kind, f"`{where}` {says}")
-
-
-class _DifferentError(Exception):
-    """Raised at the first difference."""
-
-
-class _Agreement(_Comparison):
-    """Raises `_DifferentError` at the first difference, without describing it."""
-
-    def differ(self, *difference: Any) -> None:
-        raise _DifferentError
-
-    def wrong_type(self, *difference: Any) -> None:
-        raise _DifferentError
-
-    def remark_on_type(self, *remark: Any) -> None:
-        pass
-
-    def compare_entries(self, expected: Tensor | np.ndarray, received: Tensor | np.ndarray, where: str) -> None:
-        tolerance = 0 if _is_exact(expected) else self.tolerance
-        expected, received = to_double(expected), to_double(received)
-        if not torch.equal(expected, received) and wrong_positions(expected, received, tolerance).any():
-            raise _DifferentError
+            yield Difference(where, kind, f"`{where}` {says}", expected, received)
 
 
 def _is_plain(value: Any) -> bool:
