@@ -11,21 +11,18 @@ them to `results/decoding.json`, or to `results/decoding_cuda.json` on a GPU.
 """
 
 import argparse
-import json
 import statistics
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, timed, write_result
 
 from transformer_lab.data import load_corpus
 from transformer_lab.decoding import DEFAULT_ALPHA, Translator, beam_search
 from transformer_lab.decoding.translator import PRETRAINED
 from transformer_lab.training.distributed import choose_device
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 BEAM_SIZE = 4
 ROUNDS = 3
 
@@ -40,12 +37,6 @@ def plain_loop(translator: Translator, sentences: list[str]) -> list[str]:
         ids = beam_search(translator.model, source, BEAM_SIZE, DEFAULT_ALPHA, limit)[0]
         translations.append(translator.tokenizer.decode(ids))
     return translations
-
-
-def timed(translate: Callable[[list[str]], list[str]], sentences: list[str]) -> tuple[float, list[str]]:
-    start = time.perf_counter()
-    translations = translate(sentences)
-    return time.perf_counter() - start, translations
 
 
 def main() -> None:
@@ -66,10 +57,7 @@ def main() -> None:
     sentences = [source for source, _ in load_corpus("multi30k", data_dir=arguments.data_dir).test]
     step = 1 if arguments.all else max(1, len(sentences) // arguments.sample)
     sample = sentences[::step]
-
-    def plain(chosen: list[str]) -> list[str]:
-        return plain_loop(translator, chosen)
-
+    plain = partial(plain_loop, translator)
     for translate in (plain, translator.translate):  # a warm-up, which compiles kernels and allocates memory
         translate(sample[:2])
     plain_seconds, plain_translations, fast_seconds = 0.0, {}, []
@@ -107,12 +95,9 @@ def main() -> None:
             "target_vocab": config.target_vocab,
         },
         "device": device.type,
-        "machine": describe_machine(),
     }
     of_device = RESULTS / ("decoding.json" if device.type == "cpu" else f"decoding_{device.type}.json")
-    result_file = arguments.result or of_device
-    result_file.parent.mkdir(exist_ok=True)
-    result_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_result(arguments.result or of_device, result)
     print(f"batches and cache: {result['seconds']} s for {len(sentences)} sentences, {fast_milliseconds:.2f} ms each")
     print(f"plain loop: {plain_milliseconds:.1f} ms per sentence, measured on {len(sample)} sentences")
     print(f"ratio {result['ratio']}; {result['same_translations']} sentences have the same translation")

@@ -16,15 +16,12 @@ import random
 import statistics
 import subprocess
 import sys
-import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, timed, write_result
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 SAMPLE = 12  # wrong answers per exercise
 
 
@@ -43,9 +40,7 @@ def measure(name: str) -> dict[str, float]:
 
     torch.set_num_threads(1)
     exercise = exercises()[name]
-    started = time.perf_counter()
-    run_check(exercise, exercise.answer)
-    right = time.perf_counter() - started
+    right, _ = timed(run_check, exercise, exercise.answer)
     pairs = [
         (way, variant.wrong)
         for mistake in mistakes_of(exercise)
@@ -55,11 +50,8 @@ def measure(name: str) -> dict[str, float]:
     ]
     random.Random(0).shuffle(pairs)
     both = itertools.starmap(joined, pairs)
-    seconds = []
-    for subject in itertools.islice(filter(None, map(compiled, both)), SAMPLE):
-        started = time.perf_counter()
-        run_check(exercise, subject)
-        seconds.append(time.perf_counter() - started)
+    subjects = itertools.islice(filter(None, map(compiled, both)), SAMPLE)
+    seconds = [timed(run_check, exercise, subject)[0] for subject in subjects]
     return {
         "right answer": right,
         "first": seconds[0],
@@ -92,8 +84,7 @@ def main() -> None:
     }
     print(", ".join(f"{what}: {seconds:.2f} s" for what, seconds in total.items()))
     if not arguments.exercises:
-        record = {"machine": describe_machine(), "total": total, "exercises": found}
-        (RESULTS / "diagnosis.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_result(RESULTS / "diagnosis.json", {"total": total, "exercises": found})
 
 
 if __name__ == "__main__":

@@ -13,15 +13,13 @@ Sentence fields are left out, because a new sentence has to be translated first.
 import argparse
 import asyncio
 import gc
-import json
 import statistics
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from ipywidgets import Widget
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, write_result
 
 from transformer_lab.data import learn_bpe
 from transformer_lab.decoding import load_pretrained
@@ -38,7 +36,6 @@ from transformer_lab.plots import (
 )
 
 GOAL = 0.150  # seconds
-RESULT = Path(__file__).resolve().parent.parent / "results" / "explorers.json"
 SENTENCE = (
     "Ein brauner Hund rennt über die grüne Wiese, während zwei Kinder in roten Jacken mit einem Ball im Park spielen."
 )
@@ -105,10 +102,9 @@ def main() -> None:
         figures = {}
         for control in controls_of(explorer)[:12]:
             first, others = asyncio.run(seconds_of(explorer, control, rounds))
-            known_next_time = name.startswith("heads")
-            description = str(control.description)
-            taken = round(max(first, others) if known_next_time else others, 3)
-            figures[description] = max(taken, figures.get(description, 0.0))
+            is_cached = name.startswith("heads")
+            taken = round(max(first, others) if is_cached else others, 3)
+            figures[control.description] = max(taken, figures.get(control.description, 0.0))
         slow = max(figures, key=figures.get)
         slowest[name] = {"seconds": figures[slow], "control": slow, "controls": figures}
         verdict = "" if figures[slow] <= GOAL else f"  above the goal by {figures[slow] - GOAL:.3f} s"
@@ -120,10 +116,9 @@ def main() -> None:
         "sentence_tokens": tokens,
         "explorers": slowest,
         "command": f"python benchmarks/explorers.py --rounds {rounds}",
-        "machine": describe_machine(),
     }
-    RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"wrote {RESULT.name}")
+    write_result(RESULTS / "explorers.json", result)
+    print("wrote explorers.json")
 
 
 if __name__ == "__main__":

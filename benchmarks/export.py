@@ -12,18 +12,16 @@ because after each small matrix product, one thread waits for the other to get a
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import ctranslate2
 import torch
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, timed, write_result
 from tokenizers import Tokenizer
 
 from transformer_lab.data import load_corpus, token_batches
@@ -32,7 +30,6 @@ from transformer_lab.decoding.ctranslate2_export import PATIENCE, export_ctransl
 from transformer_lab.decoding.translator import BATCH_CELLS, PRETRAINED
 from transformer_lab.evaluation import score_translations
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "export.json"
 SMALL_BATCH = 512  # source tokens, about 30 sentences
 
 Translate = Callable[[list[str], int], list[str]]
@@ -96,10 +93,9 @@ def main() -> None:
         seconds: dict[str, list[float]] = {name: [] for name in engines}
         for number in range(arguments.rounds):
             for name, translate in engines.items():
-                start = time.perf_counter()
-                translations[name] = translate_in(batches, translate, sentences, arguments.beam)
-                seconds[name].append(time.perf_counter() - start)
-                tell(f"{len(batches)} batches, round {number + 1}: {name} {seconds[name][-1]:.2f} s")
+                taken, translations[name] = timed(translate_in, batches, translate, sentences, arguments.beam)
+                seconds[name].append(taken)
+                tell(f"{len(batches)} batches, round {number + 1}: {name} {taken:.2f} s")
         ours, theirs = (statistics.median(seconds[name]) for name in ("ours", "ctranslate2"))
         rows.append(
             {
@@ -129,11 +125,9 @@ def main() -> None:
         "same_greedy_translations": f"{agree} of {len(sentences)}",
         "bleu": bleu,
         "ctranslate2": version("ctranslate2"),
-        "machine": describe_machine(),
     }
     if not arguments.sentences:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        write_result(RESULTS / "export.json", result)
     print(f"each at its fastest: {result['speed_against_ctranslate2_each_at_its_fastest']} times CTranslate2's speed")
     print(f"same greedy translation for {agree} of {len(sentences)} sentences; BLEU with a beam: {bleu}")
 

@@ -11,7 +11,6 @@ them to `results/grading.json`.
 
 import argparse
 import inspect
-import json
 import os
 import sys
 import tempfile
@@ -23,15 +22,13 @@ from pathlib import Path
 
 import nbformat
 import psutil
-from machine import describe_machine, run_script
+from machine import RESULTS, ROOT, run_script, timed, write_result
 
 from transformer_lab.classroom.batch import grade_batch, grader_for
 from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.exercises import exercises
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULT = ROOT / "results" / "grading.json"
 NOTEBOOK = "01_attention"
 # In addition to correct answers: a missing scale, the wrong axis, an exception, and no attempt.
 CHANGES = {
@@ -169,10 +166,10 @@ class Nbgrader:
     def grade(self, numbers: range) -> None:
         for number in numbers:
             student = f"student_{number:03}"
-            start = time.perf_counter()
-            if not self.api.autograde("week1", student)["success"]:
+            seconds, outcome = timed(self.api.autograde, "week1", student)
+            if not outcome["success"]:
                 raise SystemExit(f"nbgrader could not grade {student}")
-            self.seconds.append(time.perf_counter() - start)
+            self.seconds.append(seconds)
             with self.api.gradebook as gradebook:
                 self.points += gradebook.find_submission("week1", student).score
 
@@ -227,9 +224,7 @@ def main() -> None:
             "times as fast as nbgrader": ratio,
         }
         print(f"nbgrader autograde: {each:.2f} s per submission, so transformer-lab grade is {ratio} times as fast")
-    result["machine"] = describe_machine()
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_result(RESULTS / "grading.json", result)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,14 @@ load on the machine affects them all. Prints the figures and writes them to `res
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
-import time
-from pathlib import Path
 
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, timed, write_result
 
 from transformer_lab.decoding.translator import PRETRAINED
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "import_time.json"
 SENTENCE = "Ein kleiner Junge spielt draußen mit einem Ball."
 PROCESSES = {
     "import torch": ["-c", "import torch"],
@@ -32,10 +28,8 @@ PROCESSES = {
 }
 
 
-def seconds_of(arguments: list[str]) -> float:
-    start = time.perf_counter()
+def run_python(arguments: list[str]) -> None:
     subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - start
 
 
 def main() -> None:
@@ -48,11 +42,11 @@ def main() -> None:
         print(f"no model in {PRETRAINED}: skipping the translation")
         del processes["transformer-lab translate"]
     for arguments in processes.values():  # a warm-up, because the first start reads files from disk
-        seconds_of(arguments)
+        run_python(arguments)
     measured = {name: [] for name in processes}
     for _ in range(rounds):
         for name, arguments in processes.items():
-            measured[name].append(seconds_of(arguments))
+            measured[name].append(timed(run_python, arguments)[0])
     median = {name: round(statistics.median(seconds), 3) for name, seconds in measured.items()}
     beyond_torch = round(median["import torch, transformer_lab"] - median["import torch"], 3)
     result = {
@@ -61,10 +55,8 @@ def main() -> None:
         "import transformer_lab beyond import torch": beyond_torch,
         "median": median,
         "all": {name: [round(value, 3) for value in seconds] for name, seconds in measured.items()},
-        "machine": describe_machine(),
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_result(RESULTS / "import_time.json", result)
     for name, seconds in median.items():
         print(f"{name:<32}{seconds:7.3f} s")
     print(f"import transformer_lab adds {beyond_torch:.3f} s to import torch")

@@ -8,13 +8,11 @@ along with the loss curves and some samples.
 """
 
 import argparse
-import json
 import time
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, write_result
 from torch import Tensor, nn
 
 from transformer_lab.data import load_text
@@ -28,10 +26,8 @@ from transformer_lab.electives.language_model import (
     train_language_model,
 )
 from transformer_lab.electives.text_tokenizer import TextTokenizer
-from transformer_lab.files import replacing
 from transformer_lab.model import causal_mask
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "language_model.json"
 SIZES = {"d_model": 96, "n_heads": 4, "n_layers": 2, "d_ff": 384}
 LENGTHS = {"characters": 128, "byte pairs": 64}
 MERGES = {"characters": 0, "byte pairs": 500}
@@ -64,18 +60,15 @@ def train(kind: str, train_text: str, steps: int, averaged: bool = False):
     tokens, start = tokenizer.encode(train_text), time.process_time()
     records = list(train_language_model(model, tokens, steps, batch_size=16, loss=loss))
     seconds = time.process_time() - start
-    return (
-        tokenizer,
-        model,
-        {
-            "steps": steps,
-            "vocabulary": len(tokenizer),
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "train_tokens": len(tokens),
-            "processor_seconds": round(seconds, 1),
-            "losses": [[record["step"], round(record["loss"], 4)] for record in records if record["step"] % 5 == 1],
-        },
-    )
+    run = {
+        "steps": steps,
+        "vocabulary": len(tokenizer),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "train_tokens": len(tokens),
+        "processor_seconds": round(seconds, 1),
+        "losses": [[record["step"], round(record["loss"], 4)] for record in records if record["step"] % 5 == 1],
+    }
+    return tokenizer, model, run
 
 
 def main() -> None:
@@ -122,11 +115,8 @@ def main() -> None:
         "command": f"python benchmarks/language_model.py --steps {arguments.steps} --text {text.name}",
         "sizes": SIZES | {"batch_size": 16, "windows": LENGTHS, "merges": MERGES, "seed": 1},
         "runs": runs,
-        "machine": describe_machine(),
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    with replacing(RESULT) as unfinished:
-        unfinished.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result(RESULTS / "language_model.json", result)
 
 
 if __name__ == "__main__":

@@ -20,17 +20,15 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, timed, write_result
 
 from transformer_lab.data import load_corpus
 from transformer_lab.training import read_metrics
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 ADAM = "--optimizer adam --peak-rate 3e-3 --weight-decay 0"  # the preset's optimizer when these runs were recorded
 RUNS = {
     "en_fr": {
@@ -62,8 +60,8 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "transformer_lab", *arguments]
 
 
-def train(name: str, folder: Path) -> float:
-    """Train or resume a run, and return how many seconds the process took. Its output goes to `log.txt`."""
+def train(name: str, folder: Path) -> None:
+    """Train or resume a run. Its output goes to `log.txt`."""
     run = RUNS[name]
     source, target = run["languages"]
     arguments = ["train", "laptop", "--corpus", run["corpus"], "--source", source, "--target", target]
@@ -71,10 +69,8 @@ def train(name: str, folder: Path) -> float:
     if (folder / "training.json").exists():
         arguments.append("--resume")
     folder.mkdir(parents=True, exist_ok=True)
-    start = time.perf_counter()
     with open(folder / "log.txt", "a", encoding="utf-8") as log:
         subprocess.run(command(*arguments), stdout=log, stderr=log, check=True)
-    return time.perf_counter() - start
 
 
 def evaluate(name: str, folder: Path) -> dict[str, Any]:
@@ -119,23 +115,20 @@ def main() -> None:
     arguments = parser.parse_args()
 
     name, folder = arguments.name, arguments.runs / arguments.name
-    seconds = (
-        None if (folder / "weights.safetensors").exists() else train(name, folder)
-    )  # a finished run only needs scoring
+    is_finished = (folder / "weights.safetensors").exists()  # a finished run only needs scoring
+    seconds = None if is_finished else round(timed(train, name, folder)[0], 1)
     training = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     result = {
         "what": f"transformer-lab train laptop {RUNS[name]['options']}, {' to '.join(RUNS[name]['languages'])}, "
         "and sacreBLEU on held-out sets",
         "goal": RUNS[name]["goal"],
-        "seconds_of_the_command": seconds and round(seconds, 1),
+        "seconds_of_the_command": seconds,
         "tests": evaluate(name, folder),
         "training": training,
         "epochs": [record for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == "epoch"],
-        "machine": describe_machine(),
     }
     path = RESULTS / f"{date.today().isoformat()}_languages" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result(path, result)
     print(f"{path}: {training['result']['seconds'] / 60:.1f} minutes of training")
 
 

@@ -14,17 +14,17 @@ Prints the counts and writes them to `results/launches.json`.
 """
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from unittest import mock
 
 import torch
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, write_result
 from torch.utils._python_dispatch import TorchDispatchMode
-from training import AsTrained, PlainLoop
+from training import AsTrained, PlainLoop, batches_for
 
 from transformer_lab.data import load_corpus
 from transformer_lab.data.tokenizers import train_tokenizer
@@ -33,7 +33,6 @@ from transformer_lab.presets import find_preset
 from transformer_lab.training.fast_gradients import FastGradients, OutputLayerLoss
 from transformer_lab.training.trainer import encode_pairs
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 PAIRS = 3000  # enough for batches of every length
 LAUNCH_NOTHING = {
     "aten::_unsafe_view",
@@ -72,17 +71,17 @@ def of_an_update(data_dir: Path | None) -> dict[str, int]:
     plain = replace(find_preset("gpu-sprint"), fast=False, precision="bf16")  # as it would be on a GPU
     tokenizer = train_tokenizer("bpe", pairs, vocab_size=plain.vocab_size)
     encoded, cpu = encode_pairs(tokenizer, pairs, "training", plain), torch.device("cpu")
-    as_on_gpu = AsTrained(plain, tokenizer, encoded, cpu)
+    as_on_gpu = AsTrained(plain, tokenizer, cpu)
     as_on_gpu.fast = FastGradients(as_on_gpu.model, as_on_gpu.precision, device_type="cuda")
     contenders = {
-        "plain_loop": PlainLoop(plain, tokenizer, encoded, cpu),
-        "autocast": AsTrained(plain, tokenizer, encoded, cpu),
+        "plain_loop": PlainLoop(plain, tokenizer, cpu),
+        "autocast": AsTrained(plain, tokenizer, cpu),
         "as_trained": as_on_gpu,
     }
     found = {}
     for name, contender in contenders.items():
-        contender.update(next(contender.batches))
-        batch = next(contender.batches)
+        first, batch = islice(batches_for(contender, tokenizer, encoded), 2)
+        contender.update(first)
         found[name] = counted(lambda contender=contender, batch=batch: contender.update(batch))
         print(f"one update, {name}: {found[name]} operations for {batch.target_tokens} tokens", flush=True)
     return found
@@ -116,10 +115,8 @@ def main() -> None:
         "test2016 with a beam of 4",
         "update": update,
         "decoding": of_decoding(arguments.data_dir),
-        "machine": describe_machine(),
     }
-    arguments.result.parent.mkdir(exist_ok=True)
-    arguments.result.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_result(arguments.result, result)
 
 
 if __name__ == "__main__":

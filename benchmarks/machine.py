@@ -1,10 +1,12 @@
-"""Functions shared by all benchmark scripts: they describe the machine and report input errors."""
+"""Functions shared by all benchmark scripts: they measure times, write results, and report input errors."""
 
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,10 @@ from typing import Any
 import torch
 
 from transformer_lab.errors import InputError
-from transformer_lab.training.records import commit
+from transformer_lab.training.records import commit, write_json
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results"
 
 
 def run_script(main: Callable[[], object]) -> None:
@@ -21,6 +26,19 @@ def run_script(main: Callable[[], object]) -> None:
         main()
     except InputError as error:
         sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+
+
+def timed(work: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[float, Any]:
+    """Return the number of seconds that a call takes, and its result."""
+    start = time.perf_counter()
+    result = work(*arguments, **options)
+    return time.perf_counter() - start, result
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a benchmark's result to a JSON file, with a description of the machine."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {**result, "machine": describe_machine()})
 
 
 def describe_machine() -> dict[str, Any]:
@@ -41,10 +59,8 @@ def describe_machine() -> dict[str, Any]:
 def processor() -> str:
     """Return the processor's name as reported by the system."""
     information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+    if information.exists() and (name := re.search(r"^model name\s*: (.*)", information.read_text(), re.MULTILINE)):
+        return name[1]
     if platform.system() == "Darwin":
         asked = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
         return asked.stdout.strip()

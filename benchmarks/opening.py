@@ -8,7 +8,6 @@ run and writes the times to `results/opening.json`.
 """
 
 import argparse
-import json
 import os
 import secrets
 import shutil
@@ -19,15 +18,12 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Any
 
-from machine import describe_machine, run_script
+from machine import RESULTS, ROOT, run_script, write_result
 
 from transformer_lab.errors import InputError
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULT = ROOT / "results" / "opening.json"
 GOAL_SECONDS = 10
 PICTURE = "[...document.querySelectorAll('.jp-OutputArea img')].some(image => image.complete && image.naturalWidth > 0)"
 
@@ -92,9 +88,8 @@ def main() -> None:
         "goal": GOAL_SECONDS,
         "seconds": [round(each, 2) for each in seconds],
         "median": round(statistics.median(seconds), 2),
-        "machine": describe_machine(),
     }
-    RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result(RESULTS / "opening.json", result)
     print(f"median of {arguments.runs}: {result['median']:.1f} s; goal: {GOAL_SECONDS} s")
 
 

@@ -13,7 +13,6 @@ translations beat the old ones (sacreBLEU's paired bootstrap, on the middle seed
 """
 
 import argparse
-import json
 import math
 import os
 import shlex
@@ -21,13 +20,12 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from machine import describe_machine
+from machine import RESULTS, ROOT, describe_machine, timed
 
 from transformer_lab.data import Corpus, load_corpus
 from transformer_lab.decoding import DEFAULT_ALPHA, Translator
@@ -38,7 +36,6 @@ from transformer_lab.training import Preset, find_preset, override, read_metrics
 from transformer_lab.training.distributed import choose_device
 from transformer_lab.training.records import configuration, read_json, write_json
 
-ROOT = Path(__file__).resolve().parent.parent
 SEEDS_THAT_COUNT = 5
 SIGNIFICANT = 0.05
 
@@ -106,11 +103,9 @@ def train_seed(
     if data_dir:  # as an environment variable, because an option would end up in the record
         environment["TRANSFORMER_LAB_DATA"] = str(data_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    start = time.perf_counter()
+    started = [sys.executable, "-m", "transformer_lab", *command[1:]]
     with open(folder / "log.txt", "a", encoding="utf-8") as log:
-        started = [sys.executable, "-m", "transformer_lab", *command[1:]]
-        ended = subprocess.run(started, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False)
-    seconds = time.perf_counter() - start
+        seconds, ended = timed(subprocess.run, started, stdout=log, stderr=subprocess.STDOUT, env=environment)
     if ended.returncode:
         last_lines = (folder / "log.txt").read_text(encoding="utf-8").strip().splitlines()[-1:]
         raise InputError(f"{folder}: {' '.join(last_lines)}")
@@ -133,12 +128,8 @@ def measure_run(
         sources, references = (list(side) for side in zip(*pairs, strict=True))
         translations[name] = translator.translate(sources, beam_size=beam_size, alpha=alpha)
         found = score_translations(translations[name], references, training["configuration"]["target"])
-        scores[name] = {
-            "bleu": round(found.bleu, 2),
-            "bleu_lowercased": round(found.bleu_lowercased, 2),
-            "chrf": round(found.chrf, 2),
-            "signature": found.signatures["bleu"],
-        }
+        scores[name] = {metric: round(getattr(found, metric), 2) for metric in ("bleu", "bleu_lowercased", "chrf")}
+        scores[name]["signature"] = found.signatures["bleu"]
     result, environment = training["result"], training["environment"]
     whole_command = folder / "command.json"
     seconds = read_json(whole_command)["seconds"] if whole_command.exists() else None
@@ -151,9 +142,7 @@ def measure_run(
         "training_seconds": result["seconds"],
         "command_seconds": seconds,
         "peak_memory_mib": result["peak_memory_mib"],
-        "device": environment["device"],
-        "precision": environment["precision"],
-        "commit": environment["commit"],
+        **{name: environment[name] for name in ("device", "precision", "commit")},
     }
     if reach is not None:
         before_training = seconds - result["seconds"] if seconds else 0.0  # program start and reading the corpus
@@ -197,44 +186,49 @@ def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float
     return None
 
 
-def see_that_it_is_new(folder: Path) -> None:
-    """Raise InputError if a record with that name exists."""
+def record_folder(arguments: argparse.Namespace, preset: str) -> Path:
+    """Return the folder for a new record.
+
+    Raises:
+        InputError: There is a record with that name.
+    """
+    folder = arguments.results / f"{datetime.now():%Y-%m-%d}_{arguments.name or preset}"
     if folder.exists():
         raise InputError(f"{folder} already exists: choose a different --name (for finished runs, use collect)")
+    return folder
 
 
-def write_record(
-    runs: Sequence[Path],
-    folder: Path,
-    data_dir: Path | None,
-    alpha: float,
-    device: str | None,
-    reach: float | None,
-    command: str,
-) -> dict[str, Any]:
-    """Measure runs that differ only in their seed, and write their record to `folder`.
+def write_record(runs: Sequence[Path], arguments: argparse.Namespace, alpha: float = DEFAULT_ALPHA) -> Path:
+    """Measure runs that differ only in their seed, with this length penalty or the one in the arguments.
+
+    Returns:
+        The new folder with their record.
 
     Raises:
         InputError: The runs have different configurations, one is not finished, or the folder already exists.
     """
-    see_that_it_is_new(folder)
     configurations = [configuration_of(run) for run in runs]
+    one = configurations[0]
+    alpha = alpha if arguments.alpha is None else arguments.alpha
+    folder = record_folder(arguments, one["preset"]["name"])
     for run, other in zip(runs, configurations, strict=True):
-        if kind_of(other) != kind_of(configurations[0]):
+        if kind_of(other) != kind_of(one):
             raise InputError(f"{run} and {runs[0]} differ in more than the seed: make two records")
     if len({other["validation_sha256"] for other in configurations if "validation_sha256" in other}) > 1:
         raise InputError("the runs have different validation pairs: make two records")
     seeds = [other["preset"]["seed"] for other in configurations]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"the seeds are {', '.join(map(str, seeds))}: each can be used only once")
-    one = configurations[0]
-    corpus = load_corpus(one["preset"]["corpus"], one["source"], one["target"], data_dir)
+    corpus = load_corpus(one["preset"]["corpus"], one["source"], one["target"], arguments.data_dir)
+    command = shlex.join(["python", "benchmarks/record.py", *arguments.typed])
+    if arguments.data_dir:
+        command = command.replace(str(arguments.data_dir), "DATA")
 
     unfinished = folder.with_name(folder.name + ".part")
     shutil.rmtree(unfinished, ignore_errors=True)
     measured = []
     for run in runs:
-        figures, translations = measure_run(run, corpus, alpha, device, reach)
+        figures, translations = measure_run(run, corpus, alpha, arguments.device, arguments.reach)
         measured.append(figures)
         kept = unfinished / f"seed_{figures['seed']}"
         kept.mkdir(parents=True)
@@ -262,7 +256,7 @@ def write_record(
     write_json(unfinished / "record.json", record)
     (unfinished / "README.md").write_text(readme(folder.name, record), encoding="utf-8")
     unfinished.replace(folder)
-    return record
+    return folder
 
 
 def without_progress_bars(log: Path) -> str:
@@ -423,29 +417,15 @@ def replay(arguments: argparse.Namespace) -> Path:
         record = read_json(newest_record(arguments.results) / "record.json")
         preset, alpha = record["preset"], record["decoding"]["alpha"]
         languages = record["source"], record["target"]
-    see_that_it_is_new(record_folder(arguments, preset["name"]))  # fail now, not after hours of training
+    record_folder(arguments, preset["name"])  # fail now, not after hours of training
     choose_device(arguments.device)
-    runs = [arguments.runs / f"{arguments.name or preset['name']}_seed_{seed}" for seed in seeds(arguments)]
-    for seed, run in zip(seeds(arguments), runs, strict=True):
+    runs = {
+        seed: arguments.runs / f"{arguments.name or preset['name']}_seed_{seed}"
+        for seed in range(1, arguments.seeds + 1)
+    }
+    for seed, run in runs.items():
         train_seed(preset, languages, seed, run, arguments.data_dir, arguments.device)
-    return record_of(runs, arguments, arguments.alpha if arguments.alpha is not None else alpha)
-
-
-def seeds(arguments: argparse.Namespace) -> range:
-    return range(1, arguments.seeds + 1)
-
-
-def record_folder(arguments: argparse.Namespace, preset: str) -> Path:
-    return arguments.results / f"{datetime.now():%Y-%m-%d}_{arguments.name or preset}"
-
-
-def record_of(runs: Sequence[Path], arguments: argparse.Namespace, alpha: float) -> Path:
-    folder = record_folder(arguments, configuration_of(runs[0])["preset"]["name"])
-    command = shlex.join(["python", "benchmarks/record.py", *arguments.typed])
-    if arguments.data_dir:
-        command = command.replace(str(arguments.data_dir), "DATA")
-    write_record(runs, folder, arguments.data_dir, alpha, arguments.device, arguments.reach, command)
-    return folder
+    return write_record([*runs.values()], arguments, alpha)
 
 
 def at_least_one(text: str) -> int:
@@ -461,7 +441,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     common.add_argument("--data-dir", type=Path, help="folder with Multi30k; downloaded if omitted")
     measuring = argparse.ArgumentParser(add_help=False, parents=[common])
     measuring.add_argument("--name", help="name of the folder, after the date; default: the preset's")
-    measuring.add_argument("--results", type=Path, default=ROOT / "results", help="folder that contains all records")
+    measuring.add_argument("--results", type=Path, default=RESULTS, help="folder that contains all records")
     measuring.add_argument("--alpha", type=float, help=f"length penalty; default: {DEFAULT_ALPHA} or the record's")
     measuring.add_argument("--device", help="device, such as cpu; default: a GPU if there is one")
     measuring.add_argument("--reach", type=float, metavar="BLEU", help="report when this validation BLEU was reached")
@@ -482,14 +462,10 @@ def main(typed: Sequence[str] | None = None) -> None:
         if arguments.command == "compare":
             print(compare(arguments.new, arguments.old, arguments.data_dir))
             return
-        if arguments.command == "replay":
-            folder = replay(arguments)
-        else:
-            folder = record_of(arguments.run, arguments, DEFAULT_ALPHA if arguments.alpha is None else arguments.alpha)
+        folder = replay(arguments) if arguments.command == "replay" else write_record(arguments.run, arguments)
     except InputError as error:
         sys.exit(f"record.py: {error}")
-    mean = json.loads((folder / "record.json").read_text(encoding="utf-8"))["mean"]
-    for test, figures in mean.items():
+    for test, figures in read_json(folder / "record.json")["mean"].items():
         print(f"{test}: {figures['bleu']:.2f}, standard deviation {figures['standard_deviation']}")
     print(folder)
 

@@ -11,18 +11,16 @@ heat maps of two sentence pairs. For a quick trial, use `--corpus captions`, whi
 """
 
 import argparse
-import json
 import statistics
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from machine import describe_machine, run_script
+from machine import RESULTS, describe_machine, run_script, timed, write_result
 
 from transformer_lab.data import Corpus, load_corpus
-from transformer_lab.data.batches import bucketed_batches
+from transformer_lab.data.batches import Batch, bucketed_batches
 from transformer_lab.data.tokenizers import train_tokenizer
 from transformer_lab.electives.recurrent_comparison import (
     ATTENTION,
@@ -35,10 +33,10 @@ from transformer_lab.electives.recurrent_comparison import (
 )
 from transformer_lab.training.distributed import WorkerGroup
 from transformer_lab.training.fast_gradients import FastGradients
+from transformer_lab.training.records import read_json, write_json
 from transformer_lab.training.steps import build_optimizer, update_weights
 from transformer_lab.training.trainer import encode_pairs, new_model
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "recurrent.json"
 SHOWN = (0, 7)  # test pairs whose heat maps are saved
 BESIDES = 1.25  # validation, saving, and translating, on top of the updates
 
@@ -53,17 +51,18 @@ def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12)
     batches = bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
     model = new_model(preset, tokenizer, contender.build_model)
     optimizer, fast = build_optimizer(model, preset), FastGradients(model, torch.float32)
-    starts = []
-    for batch in [*batches[:2], *batches[:updates]]:  # the first two are a warm-up
-        starts.append(time.perf_counter())
+
+    def update(batch: Batch) -> None:
         update_weights(model, [batch], optimizer, preset, torch.float32, WorkerGroup(), fast)
-    timed = starts[len(batches[:2]) :]
-    return (time.perf_counter() - timed[0]) / len(timed) * len(batches)
+
+    for batch in batches[:2]:  # a warm-up
+        update(batch)
+    return statistics.mean(timed(update, batch)[0] for batch in batches[:updates]) * len(batches)
 
 
 def renew_times(path: Path, models: list[Contender], corpus: Corpus, rounds: int = 3) -> None:
     """Update a record with new timings of an epoch's updates, alternating between the models."""
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read_json(path)
     measured: dict[str, list[float]] = {contender.name: [] for contender in models}
     for _ in range(rounds):
         for contender in models:
@@ -72,7 +71,7 @@ def renew_times(path: Path, models: list[Contender], corpus: Corpus, rounds: int
         record["models"][name]["seconds_per_epoch"] = round(statistics.median(seconds), 1)
         print(f"{name:24} {record['models'][name]['seconds_per_epoch']:6.1f} s per epoch", flush=True)
     record["times"] = {"command": "python benchmarks/recurrent.py --only-times", "machine": describe_machine()}
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path, record)
 
 
 def main() -> None:
@@ -84,7 +83,7 @@ def main() -> None:
     parser.add_argument("--train-limit", type=int, help="use only this many training pairs, from the start")
     parser.add_argument("--width", type=int, default=192, help="d_model of the recurrent models")
     parser.add_argument("--peak-rate", type=float, default=2e-3, help="learning rate of the recurrent models")
-    parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--output", type=Path, default=RESULTS / "recurrent.json")
     parser.add_argument("--only-times", action="store_true", help="replace the record's times with new ones")
     arguments = parser.parse_args()
 
@@ -130,10 +129,8 @@ def main() -> None:
         "heat_maps": maps,
         "preset_of_the_transformer": asdict(last[-1].preset),
         "preset_of_the_recurrent_models": asdict(last[0].preset),
-        "machine": describe_machine(),
     }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result(arguments.output, result)
     print(f"wrote {arguments.output}")
 
 

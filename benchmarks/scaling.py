@@ -32,14 +32,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from machine import describe_machine, run_script
+from machine import RESULTS, describe_machine, run_script, timed
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
+from training import AsTrained, update_with
 
 from transformer_lab.data import load_corpus
 from transformer_lab.data.batches import Batch, bucketed_batches
@@ -55,45 +57,26 @@ from transformer_lab.model import Transformer, TransformerConfig, count_paramete
 from transformer_lab.presets import Preset, find_preset
 from transformer_lab.training.distributed import WorkerGroup, join_workers
 from transformer_lab.training.muon import orthogonalize
-from transformer_lab.training.steps import build_optimizer, computing_precision, prepare_gradients, update_weights
-from transformer_lab.training.trainer import encode_pairs, new_model
+from transformer_lab.training.steps import build_optimizer
+from transformer_lab.training.trainer import encode_pairs
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
+CPU = torch.device("cpu")
 PAIRS = (3_000, 10_000, 29_000)
 BEAM_SIZE = 4
 
 
-class Training:
-    """A preset's model with its optimizer, as `transformer-lab train` runs it on a CPU. Its learning rate is zero."""
-
-    def __init__(self, preset: Preset, tokenizer: Tokenizer, workers: WorkerGroup) -> None:
-        torch.manual_seed(preset.seed)
-        self.preset, self.workers = preset, workers
-        self.model = new_model(preset, tokenizer, Transformer)
-        self.optimizer = build_optimizer(self.model, preset)
-        self.precision = computing_precision(preset, torch.device("cpu"))
-        self.fast = prepare_gradients(self.model, preset, self.precision)
-
-    def update(self, batch: Batch) -> None:
-        update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.workers, self.fast)
-
-    def fill_gradients(self) -> None:
-        """Fill the gradients as a backward pass does, because `Muon.step` removes the gradients of matrices."""
-        for parameter in self.model.parameters():
-            parameter.grad = torch.full_like(parameter, 1e-6)
-
-    def whole_part(self) -> None:
-        """Run the part of an update that every process repeats in full, regardless of the number of processes."""
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
-        self.optimizer.step()
-        if self.fast:
-            self.fast.sync_weights()
+def fill_gradients(training: AsTrained) -> None:
+    """Fill the gradients as a backward pass does, because `Muon.step` removes the gradients of matrices."""
+    for parameter in training.model.parameters():
+        parameter.grad = torch.full_like(parameter, 1e-6)
 
 
-def timed(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+def whole_part(training: AsTrained) -> None:
+    """Run the part of an update that every process repeats in full, regardless of the number of processes."""
+    nn.utils.clip_grad_norm_(training.model.parameters(), training.preset.clip_norm)
+    training.optimizer.step()
+    if training.fast:
+        training.fast.sync_weights()
 
 
 def laptop_batches(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], preset: Preset) -> list[Batch]:
@@ -119,21 +102,20 @@ def measure_processes(folder: Path, data_dir: Path | None, rounds: int, updates:
 def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updates: int) -> None:
     """Do the work of one of the two processes. While the first one works alone, the other waits without using its core.
     """
-    both = join_workers(torch.device("cpu"))
+    both = join_workers(CPU)
     preset = find_preset("laptop")
     pairs = load_corpus(preset.corpus, data_dir=data_dir).train[: PAIRS[0]]
     tokenizer = load_tokenizer(figures.parent)
     batches = laptop_batches(tokenizer, pairs, preset)
-    together, alone = Training(preset, tokenizer, both), Training(preset, tokenizer, WorkerGroup())
+    together, alone = (AsTrained(preset, tokenizer, CPU, workers) for workers in (both, WorkerGroup()))
 
-    def seconds_of(training: Training, threads: int, chosen: list[Batch]) -> float:
+    def seconds_of(training: AsTrained, threads: int, chosen: list[Batch]) -> float:
         """Return the seconds per update. The barriers make this the time of the slower process."""
         torch.set_num_threads(threads)
         both.wait_for_all()
         start = time.perf_counter()
         if training is together or both.first:
-            for batch in chosen:
-                training.update(batch)
+            update_with(training, chosen)
         both.wait_for_all()
         torch.set_num_threads(1)
         return (time.perf_counter() - start) / len(chosen)
@@ -154,33 +136,29 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
             shown = ", ".join(f"{name} {1 / times[-1]:.2f}" for name, times in seconds.items())
             print(f"round {number + 1}, updates per second: {shown}", flush=True)
 
-    losses = torch.zeros(1)
+    def seconds_together(work: Callable[..., Any], *arguments: Any) -> float:
+        both.wait_for_all()
+        return timed(work, *arguments)[0]
+
     whole, exchange = [], []
     for _ in range(5 * rounds):
-        together.fill_gradients()
-        both.wait_for_all()
-        whole.append(timed(together.whole_part))
-        together.fill_gradients()
-        both.wait_for_all()
-        exchange.append(timed(lambda: both.sum_gradients(together.model.parameters(), losses)))
+        fill_gradients(together)
+        whole.append(seconds_together(whole_part, together))
+        fill_gradients(together)
+        exchange.append(seconds_together(both.sum_gradients, together.model.parameters(), torch.zeros(1)))
     sizes = {name: parameters_of(preset, tokenizer.source_size) for name, preset in model_sizes().items()}
     sizes |= {preset.name: parameters_of(preset, preset.vocab_size) for preset in planned_presets()}
     all_reduce = []
     for parameters in sorted({100_000, *sizes.values()}):
         message = torch.zeros(parameters)
-        times = []
-        for number in range(2 + 2 * rounds):
-            both.wait_for_all()
-            spent = timed(lambda message=message: dist.all_reduce(message))
-            if number >= 2:
-                times.append(spent)
+        times = [seconds_together(dist.all_reduce, message) for _ in range(2 + 2 * rounds)][2:]
         all_reduce.append({"parameters": parameters, "bytes": 4 * parameters, "seconds": statistics.median(times)})
     if both.first:
         medians = {name: statistics.median(times) for name, times in seconds.items()}
-        ratios = [one / two for one, two in zip(seconds["one_process"], seconds["two_processes"], strict=True)]
-        threads = [
-            one / two for one, two in zip(seconds["one_process"], seconds["one_process_two_threads"], strict=True)
-        ]
+        ratios, threads = (
+            [one / two for one, two in zip(seconds["one_process"], seconds[name], strict=True)]
+            for name in ("two_processes", "one_process_two_threads")
+        )
         found = {
             "seconds_an_update": medians,
             "seconds_an_update_of_each_round": seconds,
@@ -243,17 +221,15 @@ def measure_training(
 ) -> dict[str, Any]:
     laptop = find_preset("laptop")
     epochs = {number: laptop_batches(tokenizer, pairs[:number], laptop) for number in PAIRS}
-    trainings = {name: Training(preset, tokenizer, WorkerGroup()) for name, preset in model_sizes().items()}
+    trainings = {name: AsTrained(preset, tokenizer, CPU) for name, preset in model_sizes().items()}
     measured = {("laptop", number): [] for number in PAIRS} | {(name, PAIRS[-1]): [] for name in trainings}
     for training in trainings.values():
-        for batch in epochs[PAIRS[0]][:2]:
-            training.update(batch)
+        update_with(training, epochs[PAIRS[0]][:2])
     for number in range(rounds):
         for (name, n_pairs), seconds in measured.items():
             batches = epochs[n_pairs]
             for index in range(number * updates, (number + 1) * updates):
-                batch = batches[index % len(batches)]
-                seconds.append(timed(lambda training=trainings[name], batch=batch: training.update(batch)))
+                seconds.append(timed(trainings[name].update, batches[index % len(batches)])[0])
         print(f"round {number + 1} of {rounds}: {updates} updates of each size", flush=True)
 
     def row(name: str, n_pairs: int) -> dict[str, Any]:
@@ -297,7 +273,7 @@ def measure_training(
         "machine": describe_machine(),
     }
     if whole_epoch:
-        seconds = timed(lambda: [trainings["laptop"].update(batch) for batch in epochs[PAIRS[0]]])
+        seconds, _ = timed(update_with, trainings["laptop"], epochs[PAIRS[0]])
         found["whole_epoch"] = {"pairs": PAIRS[0], "seconds": seconds}
     return found
 
@@ -345,9 +321,9 @@ def measure_decoding(vocabulary: int, lengths: Sequence[int], longest_uncached: 
         return lambda source, length: decode(model, source, BEAM_SIZE, DEFAULT_ALPHA, length)
 
     decoders: dict[str, Callable[[Tensor, int], Any]] = {
-        "greedy, cached": lambda source, length: cached_greedy_decode(model, source, length),
+        "greedy, cached": partial(cached_greedy_decode, model),
         f"beam {BEAM_SIZE}, cached": beam(cached_beam_search),
-        "greedy, without a cache": lambda source, length: greedy_decode(model, source, length),
+        "greedy, without a cache": partial(greedy_decode, model),
         f"beam {BEAM_SIZE}, without a cache": beam(beam_search),
     }
     sources = {length: torch.randint(3, vocabulary, (1, length)) for length in lengths}
@@ -360,7 +336,7 @@ def measure_decoding(vocabulary: int, lengths: Sequence[int], longest_uncached: 
     for number in range(rounds):
         for name, by_length in seconds.items():
             for length, times in by_length.items():
-                times.append(timed(lambda name=name, length=length: decoders[name](sources[length], length)))
+                times.append(timed(decoders[name], sources[length], length)[0])
         print(f"round {number + 1} of {rounds}: sentences of {', '.join(map(str, lengths))} tokens", flush=True)
     return {
         "decoders": {

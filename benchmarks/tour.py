@@ -12,23 +12,18 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import asdict
 from pathlib import Path
 
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, timed, write_result
 
 from transformer_lab.training import find_preset, read_metrics
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "tour.json"
 
-
-def run_command(output: Path) -> tuple[float, str]:
-    """Return how many seconds the command took, and its output."""
-    start = time.perf_counter()
+def run_tour(output: Path) -> str:
+    """Return what the command prints."""
     command = [sys.executable, "-m", "transformer_lab", "tour", "--output", str(output)]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return time.perf_counter() - start, printed
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def main() -> None:
@@ -38,7 +33,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as temporary:
         output = arguments.keep or Path(temporary) / "tour"
-        seconds, printed = run_command(output)
+        seconds, printed = timed(run_tour, output)
         records = read_metrics(output / "metrics.jsonl")
         training = json.loads((output / "training.json").read_text(encoding="utf-8"))
     print(printed)
@@ -52,10 +47,8 @@ def main() -> None:
         "signature": signature,
         "training": training["result"],
         "preset": asdict(find_preset("tour")),
-        "machine": describe_machine(),
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result(RESULTS / "tour.json", result)
     print(f"{seconds:.1f} s for the whole command, BLEU {bleu}")
 
 

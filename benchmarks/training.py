@@ -17,18 +17,17 @@ time in the preset's updates. On a GPU, or against anything but the default kern
 """
 
 import argparse
-import json
 import random
 import statistics
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, timed, write_result
 from torch import Tensor, nn
 
 from transformer_lab.data import load_corpus
@@ -38,7 +37,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer, fused_attention, set_attention, sinusoidal_encoding
 from transformer_lab.presets import Preset, find_preset
 from transformer_lab.training.distributed import WorkerGroup, choose_device
-from transformer_lab.training.loss import label_smoothing_loss, shift_target
+from transformer_lab.training.loss import shift_target
 from transformer_lab.training.records import peak_memory_mib
 from transformer_lab.training.steps import (
     build_optimizer,
@@ -49,65 +48,57 @@ from transformer_lab.training.steps import (
 )
 from transformer_lab.training.trainer import EncodedPairs, encode_pairs, new_model
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 SENTENCES_OF_PLAIN_BATCH = 128
 
 
 class AsTrained:
-    """The preset as `transformer-lab train` runs it."""
+    """The preset as `transformer-lab train` runs it. The learning rate is zero."""
 
-    def __init__(self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device) -> None:
-        self.preset, self.device = preset, device
+    def __init__(
+        self, preset: Preset, tokenizer: Tokenizer, device: torch.device, workers: WorkerGroup | None = None
+    ) -> None:
+        torch.manual_seed(preset.seed)
+        self.preset, self.device, self.workers = preset, device, workers or WorkerGroup()
         self.model = new_model(preset, tokenizer, Transformer).to(device)
         self.optimizer = build_optimizer(self.model, preset)
         self.precision = computing_precision(preset, device)
         self.fast = prepare_gradients(self.model, preset, self.precision)
-        self.batches = batches_of_tokens(preset, tokenizer, encoded)
 
     def update(self, batch: Batch) -> None:
-        update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, WorkerGroup(), self.fast)
-
-
-class DefaultKernel:
-    """The same model in float32, with `F.scaled_dot_product_attention` free to choose its kernel."""
-
-    what = "with F.scaled_dot_product_attention's default kernel in float32"
-
-    def __init__(self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device) -> None:
-        self.preset, self.device = preset, device
-        self.model = new_model(replace(preset, attention="explicit"), tokenizer, Transformer).to(device)
-        set_attention(self.model, fused_attention)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps)
-        self.batches = batches_of_tokens(preset, tokenizer, encoded)
-
-    def update(self, batch: Batch) -> None:
-        batch = batch.to(self.device)
-        train_step(self.model, batch, self.optimizer, self.preset.label_smoothing, self.preset.clip_norm)
+        update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.workers, self.fast)
 
 
 class PlainLoop:
     """The same model in the training loop that most tutorials use."""
 
     what = f"in a plain loop: explicit attention, float32, {SENTENCES_OF_PLAIN_BATCH} random sentences, .item() a step"
+    adam: ClassVar = {"foreach": False, "fused": False}
 
-    def __init__(self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device) -> None:
+    def __init__(self, preset: Preset, tokenizer: Tokenizer, device: torch.device) -> None:
         self.preset, self.device = preset, device
-        self.model = new_model(replace(preset, attention="explicit"), tokenizer, Transformer).to(device)
+        self.model = self.build(preset, tokenizer).to(device)
         self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps, foreach=False, fused=False
+            self.model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps, **self.adam
         )
-        self.batches = batches_of_sentences(encoded, tokenizer.pad_id)
+
+    def build(self, preset: Preset, tokenizer: Tokenizer) -> nn.Module:
+        return new_model(replace(preset, attention="explicit"), tokenizer, Transformer)
 
     def update(self, batch: Batch) -> None:
         batch = batch.to(self.device)
-        decoder_input, labels = shift_target(batch.target)
-        self.optimizer.zero_grad()
-        logits = self.model(batch.source, decoder_input)  # builds its masks from the tokens in every step
-        loss = label_smoothing_loss(logits, labels, self.preset.label_smoothing, batch.pad_id)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
-        self.optimizer.step()
-        loss.item()
+        train_step(self.model, batch, self.optimizer, self.preset.label_smoothing, self.preset.clip_norm)
+
+
+class DefaultKernel(PlainLoop):
+    """The same model in float32, with `F.scaled_dot_product_attention` free to choose its kernel."""
+
+    what = "with F.scaled_dot_product_attention's default kernel in float32"
+    adam: ClassVar = {}
+
+    def build(self, preset: Preset, tokenizer: Tokenizer) -> nn.Module:
+        model = super().build(preset, tokenizer)
+        set_attention(model, fused_attention)
+        return model
 
 
 class TorchTransformer(nn.Module):
@@ -186,18 +177,11 @@ class MarianTransformer(nn.Module):
         return self.model(input_ids=source, decoder_input_ids=target, **masks).logits
 
 
-class OtherModel:
+class OtherModel(PlainLoop):
     """Another library's model of the same size, on the same batches, with torch's own loss and fused Adam."""
 
-    def __init__(
-        self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device, autocast: bool = False
-    ) -> None:
-        self.preset, self.device, self.autocast = preset, device, autocast
-        self.model = self.build(preset, tokenizer).to(device)
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps, fused=True
-        )
-        self.batches = batches_of_tokens(preset, tokenizer, encoded)
+    adam: ClassVar = {"fused": True}
+    autocast = False
 
     def update(self, batch: Batch) -> None:
         batch = batch.to(self.device)
@@ -217,11 +201,11 @@ class OtherModel:
 
 
 class AgainstTorch(OtherModel):
-    what, build = "as torch.nn.Transformer", TorchTransformer
+    what, build = "as torch.nn.Transformer", staticmethod(TorchTransformer)
 
 
 class AgainstMarian(OtherModel):
-    what, build = "as Hugging Face's MarianMTModel", MarianTransformer
+    what, build = "as Hugging Face's MarianMTModel", staticmethod(MarianTransformer)
 
 
 AGAINST = {
@@ -232,39 +216,31 @@ AGAINST = {
 }
 
 
-def batches_of_tokens(preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs) -> Iterator[Batch]:
-    """Yield the preset's batches, epoch after epoch."""
-    shuffle = torch.Generator().manual_seed(0)
+def batches_for(contender: AsTrained | PlainLoop, tokenizer: Tokenizer, encoded: EncodedPairs) -> Iterator[Batch]:
+    """Yield batches without end: random pairs for the plain loop, and the preset's batches for all others."""
+    if type(contender) is PlainLoop:
+        chosen = random.Random(0)
+        pairs = range(len(encoded.sources))
+        while True:
+            indices = chosen.sample(pairs, min(SENTENCES_OF_PLAIN_BATCH, len(pairs)))
+            sides = ([side[index] for index in indices] for side in (encoded.sources, encoded.targets))
+            yield Batch(*(pad_batch(side, tokenizer.pad_id) for side in sides), tokenizer.pad_id, indices)
+    max_tokens, shuffle = contender.preset.max_tokens, torch.Generator().manual_seed(0)
     while True:
-        yield from bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
+        yield from bucketed_batches(encoded.sources, encoded.targets, max_tokens, tokenizer.pad_id, shuffle)
 
 
-def batches_of_sentences(encoded: EncodedPairs, pad_id: int) -> Iterator[Batch]:
-    """Yield batches of random pairs, padded to the longest sentence."""
-    chosen = random.Random(0)
-    pairs = range(len(encoded.sources))
-    while True:
-        indices = chosen.sample(pairs, min(SENTENCES_OF_PLAIN_BATCH, len(pairs)))
-        sides = [pad_batch([side[index] for index in indices], pad_id) for side in (encoded.sources, encoded.targets)]
-        yield Batch(*sides, pad_id, indices)
-
-
-def tokens_per_second(contender: AsTrained | DefaultKernel | PlainLoop | OtherModel, updates: int) -> float:
-    batches = [next(contender.batches) for _ in range(updates)]
-    start = time.perf_counter()
+def update_with(contender: AsTrained | PlainLoop, batches: Sequence[Batch]) -> None:
     for batch in batches:
         contender.update(batch)
     if contender.device.type == "cuda":
         torch.cuda.synchronize(contender.device)
-    return sum(batch.target_tokens for batch in batches) / (time.perf_counter() - start)
 
 
-def percent_by_operation(contender: AsTrained, updates: int, most: int = 10) -> dict[str, float]:
+def percent_by_operation(contender: AsTrained, batches: Sequence[Batch], most: int = 10) -> dict[str, float]:
     """Return the operations that take most of the CPU time in some updates, each with its share in percent."""
-    batches = [next(contender.batches) for _ in range(updates)]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        for batch in batches:
-            contender.update(batch)
+        update_with(contender, batches)
     operations = profile.key_averages()
     total = sum(operation.self_cpu_time_total for operation in operations)
     operations.sort(key=lambda operation: -operation.self_cpu_time_total)
@@ -297,8 +273,14 @@ def main() -> None:
     if arguments.autocast:
         if not issubclass(other, OtherModel):
             parser.error(f"--autocast is for another library's model: --against {arguments.against} is in float32")
-        other = partial(other, autocast=True)
-    ours, plain = (kind(preset, tokenizer, encoded, device) for kind in (AsTrained, other))
+        other.autocast = True
+    ours, plain = (kind(preset, tokenizer, device) for kind in (AsTrained, other))
+    batches = {contender: batches_for(contender, tokenizer, encoded) for contender in (ours, plain)}
+
+    def tokens_per_second(contender: AsTrained | PlainLoop, updates: int) -> float:
+        chosen = list(islice(batches[contender], updates))
+        seconds, _ = timed(update_with, contender, chosen)
+        return sum(batch.target_tokens for batch in chosen) / seconds
 
     for contender in (ours, plain):  # the first updates compile kernels and touch memory
         tokens_per_second(contender, min(arguments.updates, 5))
@@ -320,17 +302,14 @@ def main() -> None:
         "ratio_of_each_round": [round(ratio, 3) for ratio in ratios],
         "updates_a_round": arguments.updates,
         "peak_memory_mib": round(peak_memory_mib(device)),  # for both models together
-        "percent_of_cpu_time_by_operation": percent_by_operation(ours, arguments.updates),  # in the preset's updates
+        "percent_of_cpu_time_by_operation": percent_by_operation(ours, list(islice(batches[ours], arguments.updates))),
         "preset": asdict(preset),
-        "machine": describe_machine(),
     }
     compiled = "_compiled" * preset.compiled
     usual = arguments.against == "default-kernel" and device.type == "cpu" and preset.name == "laptop"
     run = "" if usual else f"_{preset.name}_{name}{'_autocast' * arguments.autocast}_{device.type}"
     of_run = RESULTS / f"training_throughput{run}{compiled}.json"
-    result_file = arguments.result or of_run
-    result_file.parent.mkdir(exist_ok=True)
-    result_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_result(arguments.result or of_run, result)
     print(f"{preset.name} {result[preset.name]:,} tokens/s, {arguments.against} {result[of_other]:,} tokens/s")
     print(f"ratio {result['ratio']}, from {min(ratios):.2f} to {max(ratios):.2f}")
 

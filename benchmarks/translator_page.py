@@ -16,10 +16,9 @@ import shutil
 import statistics
 import tempfile
 import threading
-import time
 from pathlib import Path
 
-from machine import describe_machine, run_script
+from machine import RESULTS, run_script, timed, write_result
 from playwright.sync_api import sync_playwright
 
 from transformer_lab.data import load_corpus
@@ -28,7 +27,6 @@ from transformer_lab.decoding.page_export import export_page, write_translator
 
 GOAL = {"seconds_from_load_to_first_translation": 2.0, "first_visit_mb": 12.0, "same_of_test2016": 1000}
 WRITING_SECONDS = 1.2  # in translator.js
-RESULT = Path(__file__).resolve().parent.parent / "results" / "translator_page.json"
 FIRST_VISIT = """
 () => new Promise(resolve => {
     const ready = () => resolve({ load: window.loadedAt, translated: window.translatedAt });
@@ -96,9 +94,7 @@ def main() -> None:
         browser.close()
         server.shutdown()
 
-    start = time.perf_counter()
-    expected = load_pretrained().search(sentences, 1, 0.0, None)
-    python_seconds = time.perf_counter() - start
+    python_seconds, expected = timed(lambda: load_pretrained().search(sentences, 1, 0.0, None))
     generated = [ids[:-1] if ids[-1] == 2 else ids for ids in found["tokens"]]
     result = {
         "what": "the translator page: size and time of a first visit, and greedy decoding of test2016",
@@ -120,9 +116,8 @@ def main() -> None:
         "rounds": arguments.rounds,
         "processes_waiting_for_a_core": round(load, 1),
         "chromium": version,
-        "machine": describe_machine(),
     }
-    RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_result(RESULTS / "translator_page.json", result)
     print(json.dumps(result, indent=2))
 
 
