@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.data import load_corpus
-from transformer_lab.errors import InputError
 
 
 def write_set(folder: Path, name: str, language: str, texts: list[str], direction: str = "de-en") -> Path:
@@ -29,14 +28,6 @@ def folder(tmp_path: Path) -> Path:
         for name in ("dev2010", "dev2012", "tst2010", "tst2011"):
             write_set(tmp_path, name, language, [f"{word} {n} &amp; {name}" for n in range(4)])
     return tmp_path
-
-
-def refusal(folder: Path) -> str:
-    with pytest.raises(InputError) as raised:
-        load_corpus(folder)
-    message = str(raised.value)
-    assert "\n" not in message
-    return message
 
 
 def test_the_first_development_set_is_for_validation_and_all_others_for_testing(folder: Path):
@@ -87,13 +78,13 @@ def test_the_requested_direction_is_preferred(folder: Path):
         ('<seg id="2">  Satz 1 &amp; tst2010  </seg>\n', "", "en", "line 6: segment 2 of document 535 is not in"),
     ],
 )
-def test_a_faulty_segment_is_named_with_its_line(folder: Path, old, new, language, message):
+def test_a_faulty_segment_is_named_with_its_line(folder: Path, old, new, language, message, refusal):
     path = folder / "IWSLT17.TED.tst2010.de-en.de.xml"
     path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
     assert refusal(folder).startswith(f"{folder}/IWSLT17.TED.tst2010.de-en.{language}.xml, {message}")
 
 
-def test_empty_and_missing_sets_are_named(folder: Path):
+def test_empty_and_missing_sets_are_named(folder: Path, refusal):
     paths = [folder / f"IWSLT17.TED.tst2011.de-en.{language}.xml" for language in ("de", "en")]
     for path in paths:
         path.write_text("<doc docid='1'>\n</doc>\n", encoding="utf-8")
@@ -116,7 +107,7 @@ def test_metadata_is_not_read_as_sentences(folder: Path):
     ]
 
 
-def test_the_name_of_a_training_file_may_have_a_suffix(folder: Path):
+def test_the_name_of_a_training_file_may_have_a_suffix(folder: Path, refusal):
     for language in ("de", "en"):
         (folder / f"train.{language}").rename(folder / f"train_small.{language}")
     assert len(load_corpus(folder).train) == 5

@@ -26,14 +26,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refusal(path: Path, source: str = "de", target: str = "en") -> str:
-    with pytest.raises(InputError) as raised:
-        load_corpus(path, source, target)
-    message = str(raised.value)
-    assert "\n" not in message
-    return message
-
-
 # --- folders ---
 
 
@@ -89,7 +81,7 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(folder: Path, caplog):
     assert message == f"{folder / 'train.de'}: skipped 2 pairs with an empty side, the first on line 2"
 
 
-def test_unequal_files_are_named_with_both_counts(folder: Path):
+def test_unequal_files_are_named_with_both_counts(folder: Path, refusal):
     write(folder / "train.en", ["one", "two"])
     assert refusal(folder).startswith(f"{folder / 'train.de'} has 3 lines but {folder / 'train.en'} has 2")
 
@@ -108,26 +100,26 @@ LINES = gzip.compress("".join(f"Satz {number}\n" for number in range(1000)).enco
         ("train.de.gz", LINES[:40] + b"xxxx" + LINES[44:], " cannot be read"),
     ],
 )
-def test_a_damaged_file_is_named(folder: Path, name: str, content: bytes, message: str):
+def test_a_damaged_file_is_named(folder: Path, name: str, content: bytes, message: str, refusal):
     (folder / "train.de").unlink()
     (folder / name).write_bytes(content)
     assert refusal(folder).startswith(f"{folder / name}{message}")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b" \n\n"])
-def test_an_empty_corpus_is_named(folder: Path, content: bytes):
+def test_an_empty_corpus_is_named(folder: Path, content: bytes, refusal):
     for language in ("de", "en"):
         write(folder / f"train.{language}", content)
     assert refusal(folder) == f"{folder / 'train.de'} has no sentences: add some, or give another corpus"
 
 
 @pytest.mark.parametrize("missing", ["train.de", "train.en", "val.de", "val.en", "test.de", "test.en"])
-def test_a_missing_file_is_named(folder: Path, missing: str):
+def test_a_missing_file_is_named(folder: Path, missing: str, refusal):
     (folder / missing).unlink()
     assert refusal(folder).startswith(f"{folder} has no {missing} or {missing}.gz")
 
 
-def test_an_unknown_corpus_or_language_is_named(tmp_path: Path):
+def test_an_unknown_corpus_or_language_is_named(tmp_path: Path, refusal):
     assert refusal("multi40k") == "no corpus 'multi40k': give captions, multi30k, or an existing folder or table"
     assert "choose two different languages" in refusal(tmp_path, "de", "de")
     assert "its languages are de, en and fr" in refusal("multi30k", "de", "zh")
@@ -191,7 +183,7 @@ def test_the_split_does_not_depend_on_the_order_of_lines(tmp_path: Path):
         assert sorted(getattr(first, split)) == sorted(getattr(second, split))
 
 
-def test_faulty_tables_are_named_to_the_line(tmp_path: Path, caplog):
+def test_faulty_tables_are_named_to_the_line(tmp_path: Path, caplog, refusal):
     tsv, table = tmp_path / "pairs.tsv", tmp_path / "pairs.csv"
     write(tsv, ["a\tb", "", "only one"])
     assert refusal(tsv) == f"{tsv}, line 3: one column, but two are expected, with a tab between them"
@@ -220,7 +212,7 @@ def test_sentences_that_differ_only_in_punctuation_or_case_are_related():
     assert related_pairs(pairs) == [[0, 1, 2], [3], [4], [5]]
 
 
-def test_attributions_say_that_english_comes_first(tmp_path: Path):
+def test_attributions_say_that_english_comes_first(tmp_path: Path, refusal):
     """If the columns were used in order, a Chinese-English model would be trained from English to Chinese."""
     lines = [f"sentence {n}\t句子{n}\tCC-BY 2.0 (France) Attribution: tatoeba.org #{n} (CK)" for n in range(100)]
     path = write(tmp_path / "cmn.txt", lines)
@@ -230,7 +222,7 @@ def test_attributions_say_that_english_comes_first(tmp_path: Path):
 
 
 @pytest.mark.parametrize("header", ["id,de,en", "de,fr", "Russian,German,English"])
-def test_a_header_with_other_columns_is_not_a_pair_of_sentences(tmp_path: Path, header: str):
+def test_a_header_with_other_columns_is_not_a_pair_of_sentences(tmp_path: Path, header: str, refusal):
     """A German-English model must not be trained to translate numbers to German, or German to French."""
     path = write(tmp_path / "pairs.csv", [header] + [f"{n},Satz {n},sentence {n}" for n in range(100)])
     columns = header.replace(",", ", ")
@@ -242,7 +234,7 @@ def test_columns_after_the_sentences_are_ignored(tmp_path: Path):
     assert everything(load_corpus(path)) == sorted(TABLE)
 
 
-def test_a_table_is_also_looked_for_in_the_data_folder(tmp_path: Path, monkeypatch):
+def test_a_table_is_also_looked_for_in_the_data_folder(tmp_path: Path, monkeypatch, refusal):
     write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in TABLE])
     assert len(load_corpus("pairs.tsv", data_dir=tmp_path).train) == 90
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(tmp_path))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.data import corpora, load_corpus
-from transformer_lab.errors import InputError
 
 SPLITS = ("train", "val", "test_2016_flickr")
 FILES = {
@@ -78,14 +77,6 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
-def refusal() -> str:
-    with pytest.raises(InputError) as raised:
-        load_corpus("multi30k")
-    message = str(raised.value)
-    assert "\n" not in message
-    return message
-
-
 def test_only_the_first_call_needs_a_connection(server: Server, cache: Path):
     corpus = load_corpus("multi30k")
     assert corpus.train[0] == ("train de eins", "train en eins")
@@ -98,9 +89,9 @@ def test_only_the_first_call_needs_a_connection(server: Server, cache: Path):
     assert load_corpus("multi30k") == corpus
 
 
-def test_a_damaged_download_is_deleted_and_named(server: Server, cache: Path):
+def test_a_damaged_download_is_deleted_and_named(server: Server, cache: Path, refusal):
     server.files["val.de.gz"] = b"<html>blocked by the school's filter</html>"
-    message = refusal()
+    message = refusal("multi30k")
     assert message.startswith(f"{server.url}val.de.gz is damaged (its SHA-256 differs) and was deleted: try again")
     assert "captions" in message
     assert names(cache) <= FILES.keys() - {"val.de.gz"}, "neither the damaged file nor a temporary one may remain"
@@ -108,7 +99,7 @@ def test_a_damaged_download_is_deleted_and_named(server: Server, cache: Path):
     assert len(load_corpus("multi30k").validation) == 40
 
 
-def test_a_file_damaged_in_the_cache_is_never_used(server: Server, cache: Path):
+def test_a_file_damaged_in_the_cache_is_never_used(server: Server, cache: Path, refusal):
     corpus = load_corpus("multi30k")
     server.requests.clear()
     (cache / "train.en.gz").write_bytes(FILES["train.en.gz"][:20])
@@ -116,14 +107,14 @@ def test_a_file_damaged_in_the_cache_is_never_used(server: Server, cache: Path):
     assert server.requests == ["train.en.gz"]
     server.stop()
     (cache / "train.en.gz").write_bytes(FILES["train.en.gz"][:20])
-    assert "train.en.gz cannot be downloaded" in refusal()
+    assert "train.en.gz cannot be downloaded" in refusal("multi30k")
 
 
 @pytest.mark.parametrize("announces_length", [True, False])
-def test_a_broken_connection_leaves_no_incomplete_file(server: Server, cache: Path, announces_length: bool):
+def test_a_broken_connection_leaves_no_incomplete_file(server: Server, cache: Path, announces_length: bool, refusal):
     """Without a content length, a broken connection looks like the end of the file, and only the SHA-256 reveals it."""
     server.truncated, server.announces_length = {"train.en.gz"}, announces_length
-    message = refusal()
+    message = refusal("multi30k")
     assert message.startswith(f"{server.url}train.en.gz ")
     assert "captions" in message
     assert names(cache) == {"train.de.gz"}
@@ -133,11 +124,11 @@ def test_a_broken_connection_leaves_no_incomplete_file(server: Server, cache: Pa
 
 
 @pytest.mark.parametrize("reason", ["HTTPError", "ConnectionError"])
-def test_a_failed_download_names_the_file_and_an_alternative(server: Server, cache: Path, reason: str):
+def test_a_failed_download_names_the_file_and_an_alternative(server: Server, cache: Path, reason: str, refusal):
     server.files = {}
     if reason == "ConnectionError":
         server.stop()
-    message = refusal()
+    message = refusal("multi30k")
     assert message.startswith(f"{server.url}train.de.gz cannot be downloaded ({reason})")
     assert f"put train.de.gz into {cache} yourself" in message
     assert "the corpus captions" in message
@@ -150,8 +141,8 @@ def test_a_failed_download_names_the_file_and_an_alternative(server: Server, cac
     assert len(load_corpus("multi30k").train) == 40
 
 
-def test_a_server_without_pooch_is_told_what_to_do(server: Server, monkeypatch):
+def test_a_server_without_pooch_is_told_what_to_do(server: Server, monkeypatch, refusal):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    message = refusal()
+    message = refusal("multi30k")
     assert message.startswith("multi30k cannot be downloaded without pooch")
     assert "TRANSFORMER_LAB_DATA" in message

@@ -16,6 +16,7 @@ from transformer_lab.files import replacing
 from transformer_lab.model import Transformer, TransformerConfig
 
 EOS = 2
+FILES = ["config.json", "tokenizer.json", "weights.safetensors"]
 PAIRS = [
     ("Ein kleiner Junge spielt im Garten.", "A little boy is playing in the garden."),
     ("Zwei Hunde rennen durch den Schnee.", "Two dogs are running through the snow."),
@@ -66,6 +67,15 @@ def refusal(call, *arguments, **options) -> str:
     return message
 
 
+def fail_to_replace(path, monkeypatch):
+    def replace(source, target, replace=os.replace):
+        if target == path:
+            raise OSError(5, "Input/output error")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+
+
 class TestTranslate:
     def test_each_sentence_gets_its_own_translation_in_its_own_place(self, untied, monkeypatch):
         """Sorting by length reorders the sentences. With batches of two, both the order and the padding matter."""
@@ -113,18 +123,16 @@ class TestTranslate:
     @pytest.mark.parametrize(
         ("sentence", "named"),
         [
-            ("", "empty"),
-            (" \t\u00a0 ", "empty"),
-            ("Ein\0Hund", "NUL byte at character 4"),
-            ("Ein \ud800 Hund", "Unicode at character 5"),
-            (None, "None"),
-            ("Hund " * 10_000, "10001 tokens, but this model reads at most 80"),
+            ("", "sentence 3 is empty"),
+            (" \t\u00a0 ", "sentence 3 is empty"),
+            ("Ein\0Hund", "sentence 3 has a NUL byte at character 4"),
+            ("Ein \ud800 Hund", "sentence 3 is not valid Unicode at character 5"),
+            (None, "sentence 3 is None"),
+            ("Hund " * 10_000, "sentence 3 has 10001 tokens, but this model reads at most 80"),
         ],
     )
     def test_an_unusable_sentence_is_named_by_its_number(self, untied, sentence, named):
-        message = refusal(untied.translate, [*SENTENCES[:2], sentence])
-        assert "sentence 3" in message
-        assert named in message
+        assert refusal(untied.translate, [*SENTENCES[:2], sentence]).startswith(named)
 
     def test_exactly_max_length_is_translated(self, tokenizer):
         """Eos counts as a token, so one more word does not fit."""
@@ -187,8 +195,7 @@ class TestFolder:
     def test_loads_what_was_saved(self, kind, tmp_path, request):
         saved = request.getfixturevalue(kind)
         saved.save(tmp_path / "new" / "folder")
-        files = sorted(os.listdir(tmp_path / "new" / "folder"))
-        assert files == ["config.json", "tokenizer.json", "weights.safetensors"]  # and no temporary file
+        assert sorted(os.listdir(tmp_path / "new" / "folder")) == FILES  # and no temporary file
         loaded = Translator.load(tmp_path / "new" / "folder")
         assert loaded.model.config == saved.model.config
         assert not loaded.model.training
@@ -256,21 +263,11 @@ class TestFolder:
         monkeypatch.setattr(os, "fsync", full)
         assert "No space left on device" in refusal(make_translator(tokenizer, seed=9, tie=True).save, saved)
 
-    @pytest.mark.parametrize("number", [1, 2, 3])
-    def test_either_all_files_are_replaced_or_none(self, saved, tokenizer, monkeypatch, number):
+    @pytest.mark.parametrize("name", FILES)
+    def test_either_all_files_are_replaced_or_none(self, saved, tokenizer, monkeypatch, name):
         """New weights next to an old configuration would form a model that was never trained."""
-        replaced = []
-
-        def failing(source, target, replace=os.replace):
-            if target.parent == saved and len(replaced) < number:
-                replaced.append(target.name)
-                if len(replaced) == number:
-                    raise OSError(5, "Input/output error")
-            replace(source, target)
-
-        monkeypatch.setattr(os, "replace", failing)
+        fail_to_replace(saved / name, monkeypatch)
         assert "Input/output error" in refusal(make_translator(tokenizer, seed=9, n_layers=1).save, saved)
-        assert len(replaced) == number
 
     def test_an_interruption_leaves_the_old_files(self, saved, untied, monkeypatch):
         """Ctrl-C while the tokenizer is written must not leave a mix of old and new files."""
@@ -283,12 +280,7 @@ class TestFolder:
             untied.save(saved)
 
     def test_a_first_save_that_fails_leaves_nothing(self, tied, tmp_path, monkeypatch):
-        def failing(source, target, replace=os.replace):
-            if target.name == "tokenizer.json":
-                raise OSError(5, "Input/output error")
-            replace(source, target)
-
-        monkeypatch.setattr(os, "replace", failing)
+        fail_to_replace(tmp_path / "tokenizer.json", monkeypatch)
         refusal(tied.save, tmp_path)
         assert list(tmp_path.iterdir()) == []
 
@@ -326,12 +318,7 @@ class TestDamagedFolder:
         path = folder / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
-    def change_weights(self, folder, change):
-        weights = load_file(folder / "weights.safetensors")
-        change(weights)
-        save_file(weights, folder / "weights.safetensors")
-
-    @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "weights.safetensors"])
+    @pytest.mark.parametrize("name", FILES)
     def test_a_missing_file(self, folder, name):
         assert str(folder / "none") in refusal(Translator.load, folder / "none")
         (folder / name).unlink()
@@ -339,7 +326,7 @@ class TestDamagedFolder:
         assert str(folder / name) in message
         assert "None" not in message
 
-    @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "weights.safetensors"])
+    @pytest.mark.parametrize("name", FILES)
     @pytest.mark.parametrize("part", [0, 0.3, 0.99])
     def test_a_truncated_file(self, folder, name, part):
         content = (folder / name).read_bytes()
@@ -389,8 +376,9 @@ class TestDamagedFolder:
         assert message.endswith("but config.json says 9999: take both files from the same run")
 
     def test_a_tensor_too_few_and_one_too_many(self, folder):
-        bias = load_file(folder / "weights.safetensors")["output.bias"]
-        self.change_weights(folder, lambda weights: weights.pop("output.bias"))
-        assert "has no output.bias" in refusal(Translator.load, folder)
-        self.change_weights(folder, lambda weights: weights.update({"output.bias": bias, "more": torch.ones(1)}))
+        weights = load_file(folder / "weights.safetensors")
+        save_file(weights | {"more": torch.ones(1)}, folder / "weights.safetensors")
         assert "has more" in refusal(Translator.load, folder)
+        del weights["output.bias"]
+        save_file(weights, folder / "weights.safetensors")
+        assert "has no output.bias" in refusal(Translator.load, folder)

@@ -7,6 +7,7 @@ from transformer_lab.model import (
     MultiHeadAttention,
     SingleHeadAttention,
     combine_heads,
+    fused_attention,
     scaled_dot_product_attention,
     split_heads,
 )
@@ -21,23 +22,33 @@ MASKS = {
     & torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]).bool()[:, None, None, :],
     "every head its own": torch.rand(BATCH, HEADS, QUERY, KEY, generator=torch.Generator().manual_seed(1)) > 0.3,
 }
+HIDES_ALL_KEYS = torch.ones(BATCH, 1, QUERY, KEY).bool()
+HIDES_ALL_KEYS[0, :, 2] = False  # from one query of the first sentence, and from every query of the second
+HIDES_ALL_KEYS[1] = False
 
 
-def inputs() -> tuple[Tensor, Tensor, Tensor]:
-    shapes = (QUERY, D_K), (KEY, D_K), (KEY, D_V)
+def inputs(d_v: int = D_V) -> tuple[Tensor, Tensor, Tensor]:
+    shapes = (QUERY, D_K), (KEY, D_K), (KEY, d_v)
     return tuple(torch.randn(BATCH, HEADS, *shape, requires_grad=True) for shape in shapes)
 
 
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
-def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
+@pytest.mark.parametrize("mask", [*MASKS.values(), HIDES_ALL_KEYS], ids=[*MASKS.keys(), "all hidden"])
+@pytest.mark.parametrize("d_v", [D_K, D_V])
+def test_agrees_with_torch(mask, d_v, dtype, tolerance, with_gradients):
     """The course relies on attention. Outputs and gradients must match even if query, key, and value differ in shape.
 
-    Heat maps show the weights, so the weight of a hidden key must be exactly 0, not just small.
+    Training uses fused attention and heat maps do not, so both are tested. Heat maps show the weights, so the weight of
+    a hidden key must be exactly 0, not just small.
     """
-    tensors = inputs()
+    tensors = inputs(d_v)
     ours, weights = scaled_dot_product_attention(*tensors, mask)
-    theirs = F.scaled_dot_product_attention(*tensors, attn_mask=mask)
-    torch.testing.assert_close(with_gradients(ours, tensors), with_gradients(theirs, tensors), atol=tolerance, rtol=0)
+    expected = with_gradients(F.scaled_dot_product_attention(*tensors, attn_mask=mask), tensors)
+    torch.testing.assert_close(with_gradients(ours, tensors), expected, atol=tolerance, rtol=0)
+    fused, nothing = fused_attention(*tensors, mask)
+    torch.testing.assert_close(with_gradients(fused, tensors), expected, atol=tolerance, rtol=0)
+    assert nothing is None
+    with torch.no_grad():  # torch uses a different kernel here
+        torch.testing.assert_close(fused_attention(*tensors, mask)[0], ours, atol=tolerance, rtol=0)
     assert weights.shape == (BATCH, HEADS, QUERY, KEY)
     allowed = torch.ones_like(weights).bool() if mask is None else mask.expand_as(weights)
     assert (weights[~allowed] == 0).all()
@@ -48,11 +59,8 @@ def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
 def test_a_query_that_may_attend_to_nothing():
     """Filling hidden scores with -inf is not enough: the result would be NaN, and a single NaN ruins every weight."""
     query, key, value = inputs()
-    mask = torch.ones(BATCH, 1, QUERY, KEY).bool()
-    mask[0, :, 2] = False
-    mask[1] = False
-    output, weights = scaled_dot_product_attention(query, key, value, mask)
-    hidden = ~mask.any(-1).expand(BATCH, HEADS, QUERY)
+    output, weights = scaled_dot_product_attention(query, key, value, HIDES_ALL_KEYS)
+    hidden = ~HIDES_ALL_KEYS.any(-1).expand(BATCH, HEADS, QUERY)
     assert (weights[hidden] == 0).all()
     assert (output[hidden] == 0).all()
     torch.testing.assert_close(weights[~hidden].sum(-1), torch.ones(int((~hidden).sum())))

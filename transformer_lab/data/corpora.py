@@ -13,6 +13,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 
 from transformer_lab.data.tokenizers import normalize
@@ -225,17 +226,16 @@ def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
         for split, files in sorted(_campaign_sets(present, source, target).items())
     }
     validation = next((split for split in VALIDATION_NAMES if f"{split}.{source}" in present), None)
-    development = [split for split in campaign if split.startswith("dev")]
+    development = next((split for split in campaign if split.startswith("dev")), None)
     if validation is None and development:
-        validation_pairs = campaign.pop(development.pop(0))
+        validation_pairs = campaign.pop(development)
     else:
         validation_pairs = _read_parallel(folder, validation or "val", source, target)
 
     # Put test sets first, then the remaining development sets. If there are no test sets, the error asks for `test`.
     plain = splits_named("test") or ([] if campaign else ["test"])
     tests = {split: _read_parallel(folder, split, source, target) for split in plain}
-    tests |= {split: pairs for split, pairs in campaign.items() if split not in development}
-    tests |= {split: campaign[split] for split in development}
+    tests |= sorted(campaign.items(), key=lambda item: item[0].startswith("dev"))
     return Corpus(name, source, target, train, validation_pairs, tests)
 
 
@@ -261,11 +261,7 @@ def _plain_or_gzipped(folder: Path, file: str) -> Path:
 
 
 def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tuple[str, str]]:
-    """Return the source and target XML files of each set, keyed by the set's name, such as `tst2010`.
-
-    Raises:
-        InputError: A set has a file in only one of the two languages.
-    """
+    """Return the source and target XML files of each set, keyed by the set's name, such as `tst2010`."""
     files: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # keyed by set and direction, then by language
     for file in sorted(present):
         if (match := CAMPAIGN_SET.fullmatch(file)) and match[3] in (source, target):
@@ -285,10 +281,8 @@ def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tup
 def _read_campaign_set(folder: Path, source_file: str, target_file: str) -> Pairs:
     source_path, target_path = (_plain_or_gzipped(folder, file) for file in (source_file, target_file))
     sources, targets = _read_segments(source_path), _read_segments(target_path)
-    for one, other, path, other_path in (
-        (sources, targets, source_path, target_path),
-        (targets, sources, target_path, source_path),
-    ):
+    sides = (sources, source_path), (targets, target_path)
+    for (one, path), (other, other_path) in permutations(sides):
         if lacking := next((name for name in one if name not in other), None):
             raise InputError(
                 f"{path}, line {one[lacking][0]}: {lacking} is not in {other_path}: both files need the same segments"
@@ -300,9 +294,6 @@ def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
     """Return the line number and the text of each `<seg>`, keyed by document and segment number.
 
     The files are not parsed as XML, because some of them contain unescaped ampersands.
-
-    Raises:
-        InputError: A segment has no end tag or occurs twice, or the file cannot be read.
     """
     text = _read_text(path)
     segments: dict[str, tuple[int, str]] = {}
@@ -369,12 +360,9 @@ def _line_after(content: bytes) -> int:
 
 
 def _without_blanks(numbered: Iterable[tuple[int, tuple[str, str]]], path: Path) -> Pairs:
-    kept, blank = [], []
-    for line, pair in numbered:
-        if all(pair):
-            kept.append(pair)
-        else:
-            blank.append(line)
+    numbered = list(numbered)
+    kept = [pair for _, pair in numbered if all(pair)]
+    blank = [line for line, pair in numbered if not all(pair)]
     if not kept:
         raise InputError(f"{path} has no sentences: add some, or give another corpus")
     if blank:
@@ -424,11 +412,7 @@ def _is_a_language(cell: str) -> bool:
 
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the line number and the cells of every line that is not empty.
-
-    Raises:
-        InputError: The file cannot be read, is not valid CSV, or has a line with only one column.
-    """
+    """Return the line number and the cells of every line that is not empty."""
     text = _read_text(path)
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
         separator = "comma"
@@ -451,9 +435,6 @@ def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
     """Split pairs into training, validation, and test pairs.
 
     The split does not depend on the order of the pairs or on the direction of translation.
-
-    Raises:
-        InputError: There are too few unrelated pairs.
     """
 
     def in_any_direction(group: list[int]) -> bytes:
@@ -550,11 +531,7 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
 
 
 def _download_multi30k(files: list[str]) -> Path:
-    """Download any files that are damaged or missing from the cache folder, and return the folder.
-
-    Raises:
-        InputError: There is no connection, or a file differs from the published one. No incomplete file is left behind.
-    """
+    """Download any files that are damaged or missing from the cache folder, and return the folder."""
     import pooch
 
     folder = cache_folder() / "multi30k"

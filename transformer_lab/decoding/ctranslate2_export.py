@@ -94,11 +94,7 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
 
 
 def model_spec(translator: Translator) -> "TransformerSpec":
-    """Return the model as the specification that CTranslate2 saves.
-
-    Raises:
-        InputError: For the same reasons as in `export_ctranslate2`.
-    """
+    """Return the model as the specification that CTranslate2 saves."""
     try:
         from ctranslate2.specs import TransformerSpec
     except ImportError as error:
@@ -146,11 +142,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
 
 
 def refuse_unsupported(model: nn.Module) -> None:
-    """Check that CTranslate2 would compute the same results as the model.
-
-    Raises:
-        InputError: CTranslate2 would compute different results. The message names the unsupported part.
-    """
+    """Check that CTranslate2 would compute the same results as the model."""
     remedy = "export a model made only of the parts in transformer_lab.model"
     for name, module in model.named_modules():
         kind = type(module)

@@ -330,9 +330,7 @@ def cached_beam_search(
     return translations
 
 
-def children_of(
-    x: Tensor, finished: Tensor, output: nn.Module, n_children: int, eos_id: int
-) -> tuple[Tensor, Tensor]:
+def children_of(x: Tensor, finished: Tensor, output: nn.Module, n_children: int, eos_id: int) -> tuple[Tensor, Tensor]:
     """Return the most probable next tokens of each hypothesis.
 
     The results are log-probabilities and IDs, both `(sentences, beam, children)`. `finished` is `(sentences, beam)`. A

@@ -221,11 +221,7 @@ def load_pretrained() -> Translator:
 
 
 def read_config(path: Path) -> TransformerConfig:
-    """Return the configuration stored in a JSON file.
-
-    Raises:
-        InputError: The file cannot be read or is not a valid configuration.
-    """
+    """Return the configuration stored in a JSON file."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return TransformerConfig(**values)

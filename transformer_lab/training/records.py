@@ -39,19 +39,14 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the content that `write_json` wrote.
-
-    Raises:
-        InputError: The file is missing or damaged.
-    """
+    """Return the content that `write_json` wrote."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(content, dict):
-            return content
-        error: Any = "no object"
-    except (OSError, ValueError, RecursionError) as caught:
-        error = caught
-    raise InputError(f"{path} is damaged ({error}): start this run again in another folder")
+        if not isinstance(content, dict):
+            raise ValueError("no object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged ({error}): start this run again in another folder") from None
+    return content
 
 
 def configuration(preset: Preset, corpus: Corpus) -> dict[str, Any]:
@@ -71,10 +66,7 @@ def configuration(preset: Preset, corpus: Corpus) -> dict[str, Any]:
 
 
 def sha256_of(pairs: Pairs) -> str:
-    digest = hashlib.sha256()
-    for pair in pairs:
-        digest.update("\t".join(pair).encode() + b"\n")
-    return digest.hexdigest()
+    return hashlib.sha256("".join(f"{source}\t{target}\n" for source, target in pairs).encode()).hexdigest()
 
 
 def environment(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:

@@ -152,12 +152,7 @@ def errors_of_building() -> Iterator[None]:
 
 
 def check_output_folder(output: Path, resume: bool) -> None:
-    """Prepare the folder for a new run or, with `resume`, for continuing the run in it.
-
-    Raises:
-        InputError: The folder cannot be written. Without `resume`, it already contains a run. With `resume`, it does
-            not contain a run.
-    """
+    """Prepare the folder for a new run or, with `resume`, for continuing the run in it."""
     if resume:
         if not (output / "training.json").exists():
             raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
@@ -205,37 +200,29 @@ class EncodedPairs:
     sources: list[list[int]]
     targets: list[list[int]]
     numbers: list[int]  # counted from 1
+    left_out: int  # how many pairs are too long
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
-    """Encode both sides of each pair, skipping pairs that are longer than the model's `max_length`.
-
-    Raises:
-        InputError: No pairs are left, or a pair does not fit into a batch.
-    """
+    """Encode both sides of each pair, skipping pairs that are longer than the model's `max_length`."""
     sources = tokenizer.encode_sources([source for source, _ in pairs])
     targets = tokenizer.encode_targets([target for _, target in pairs])
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    fitting = [index for index, length in enumerate(lengths) if length <= preset.max_length]
+    rows = zip(pairs, sources, targets, range(1, len(pairs) + 1), strict=True)
+    fitting = [row for row in rows if max(len(row[1]), len(row[2])) <= preset.max_length]
     if not fitting:
         raise InputError(
             f"none of the {len(pairs)} {split} pairs has {preset.max_length} tokens or fewer on both "
             "sides: raise max_length",
             parameter="max_length",
         )
-    longest = max(lengths[index] for index in fitting)
+    longest = max(max(len(source), len(target)) for _, source, target, _ in fitting)
     if longest > preset.max_tokens:
         raise InputError(
             f"a {split} pair has {longest} tokens, but a batch holds only {preset.max_tokens}: "
             "raise max_tokens, or lower max_length to leave such pairs out",
             parameter="max_tokens",
         )
-    return EncodedPairs(
-        [pairs[index] for index in fitting],
-        [sources[index] for index in fitting],
-        [targets[index] for index in fitting],
-        [index + 1 for index in fitting],
-    )
+    return EncodedPairs(*map(list, zip(*fitting, strict=True)), left_out=len(pairs) - len(fitting))
 
 
 @dataclass
@@ -278,6 +265,7 @@ class TrainingRun:
     ) -> None:
         self.started = time.perf_counter()
         self.preset, self.output, self.device, self.workers = preset, output, device, workers
+        self.record, self.checkpoint = output / "training.json", output / "checkpoints" / "latest.safetensors"
         self.precision = computing_precision(preset, device)
         # A GPU computes the next step while the CPU reads the results of this one, so the GPU never waits for the CPU.
         self.unread_steps = 1 if device.type == "cuda" else 0
@@ -309,34 +297,22 @@ class TrainingRun:
                 write_json(self.record, {"configuration": run_configuration, "environment": started_as})
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
 
-    @property
-    def record(self) -> Path:
-        return self.output / "training.json"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.output / "checkpoints" / "latest.safetensors"
-
     def weights_of_epoch(self, epoch: int) -> Path:
         return self.output / "checkpoints" / f"epoch_{epoch:03}.safetensors"
 
     def encode_corpus(self, corpus: Corpus) -> None:
         """Encode the training and validation pairs, and warn if some validation pairs are too long to be scored."""
         preset, tokenizer = self.preset, self.tokenizer
-        train_pairs = corpus.train[: preset.train_limit]
-        self.train_pairs = encode_pairs(tokenizer, train_pairs, "training", preset)
-        self.left_out = len(train_pairs) - len(self.train_pairs.pairs)  # pairs that are too long
-        self.validation_pairs = encode_pairs(tokenizer, corpus.validation, "validation", preset)
-        self.left_out_of_validation = len(corpus.validation) - len(self.validation_pairs.pairs)
-        if self.workers.first and self.left_out_of_validation:
+        self.train_pairs = encode_pairs(tokenizer, corpus.train[: preset.train_limit], "training", preset)
+        self.validation_pairs = pairs = encode_pairs(tokenizer, corpus.validation, "validation", preset)
+        if self.workers.first and pairs.left_out:
             print(
-                f"{self.left_out_of_validation} of {len(corpus.validation)} validation pairs have more than max_length "
+                f"{pairs.left_out} of {len(corpus.validation)} validation pairs have more than max_length "
                 f"({preset.max_length}) tokens and are not scored: don't compare these scores with those of a run that "
                 "scores them",
                 file=sys.stderr,
             )
-        sources, targets = self.validation_pairs.sources, self.validation_pairs.targets
-        batches = bucketed_batches(sources, targets, preset.max_tokens, tokenizer.pad_id)
+        batches = bucketed_batches(pairs.sources, pairs.targets, preset.max_tokens, tokenizer.pad_id)
         self.validation_batches = [batch.to(self.device) for batch in batches]
 
     def make_model(self, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
@@ -348,11 +324,7 @@ class TrainingRun:
         self.optimizer = build_optimizer(self.model, self.preset)
 
     def load_checkpoint(self) -> None:
-        """Load the state at the end of the last finished epoch.
-
-        Raises:
-            InputError: The checkpoint is damaged.
-        """
+        """Load the state at the end of the last finished epoch."""
         facts = load_training_state(self.checkpoint, self.model, self.optimizer)
         numbers = isinstance(facts, dict) and all(type(value) in (int, float) for value in facts.values())
         if not (numbers and facts.keys() == asdict(self.progress).keys()):
@@ -413,11 +385,7 @@ class TrainingRun:
         return Step(number, epoch, rate, batches, result)
 
     def record_step(self, step: Step, totals: EpochTotals, bar: tqdm) -> None:
-        """Read the measurements of an update, waiting for them if necessary, and log them.
-
-        Raises:
-            DivergedError: The loss or the gradient is not finite.
-        """
+        """Read the measurements of an update, waiting for them if necessary, and log them."""
         losses, norm = step.result.read()
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -552,9 +520,8 @@ class TrainingRun:
     def finish(self) -> dict[str, Any]:
         """Compare the average of the last epochs with the best epoch by validation BLEU, and save the better model."""
         last, best = self.last_epochs(), self.progress.best_epoch
-        candidates = {f"epoch {best}": [best]}
         averaged = f"average of epochs {last[0]} to {last[-1]}" if len(last) > 1 else f"epoch {last[0]}"
-        candidates[averaged] = list(last)
+        candidates = {f"epoch {best}": [best], averaged: list(last)}
         bleu = {}
         for name, epochs in candidates.items():
             self.load_average(epochs)
@@ -568,8 +535,8 @@ class TrainingRun:
             "validation_bleu": bleu[chosen],
             "validation_bleu_of_candidates": bleu,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "left_out_training_pairs": self.left_out,
-            "left_out_validation_pairs": self.left_out_of_validation,
+            "left_out_training_pairs": self.train_pairs.left_out,
+            "left_out_validation_pairs": self.validation_pairs.left_out,
             "steps": self.progress.step,
             "seconds": round(self.seconds(), 1),
             "peak_memory_mib": round(peak_memory_mib(self.device)),
@@ -625,11 +592,7 @@ def seed_of(seed: int, epoch: int, stream: int) -> int:
 
 
 def compare_configurations(record: dict[str, Any], now: dict[str, Any], output: Path) -> None:
-    """Make sure that the run with this record can be resumed with the current configuration.
-
-    Raises:
-        InputError: The record is damaged, or a value in its configuration differs.
-    """
+    """Make sure that the run with this record can be resumed with the current configuration."""
     earlier = record.get("configuration")
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
