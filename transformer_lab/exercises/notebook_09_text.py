@@ -12,7 +12,7 @@ from transformer_lab.data.byte_pairs import END_OF_WORD
 from transformer_lab.exercises.comparison import described
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.harnesses import outcome
-from transformer_lab.exercises.rules import equal_results, unless
+from transformer_lab.exercises.rules import equal_results, requirement
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.plural import plural
 
@@ -363,13 +363,11 @@ APPLY_BPE = Exercise(
         Probe("ten learned merges", a_word_and_learned_merges),
     ],
     properties=[
-        Property(
+        requirement(
             "put together, the symbols spell the word",
             a_word_and_learned_merges,
-            unless(
-                lambda inputs, symbols: "".join(symbols) == inputs["word"] + END_OF_WORD,
-                "put together, the symbols don't spell the word followed by `</w>`",
-            ),
+            lambda inputs, symbols: "".join(symbols) == inputs["word"] + END_OF_WORD,
+            "put together, the symbols don't spell the word followed by `</w>`",
         ),
         Property("every symbol is a character, `</w>`, or the result of a merge", a_pair_at_the_end, symbols_are_known),
     ],
@@ -452,13 +450,11 @@ PAD_BATCH = Exercise(
         Property(
             "the result is int64 of shape (sequences, longest)", longest_in_the_middle, is_int64_of_the_right_shape
         ),
-        Property(
+        requirement(
             "a sequence can be used in another batch later",
             padded_with_zero,
-            unless(
-                lambda inputs, received: received["alone"].shape == received["alone again"].shape,
-                "a sequence that was padded along with longer ones is still padded in its next batch",
-            ),
+            lambda inputs, received: received["alone"].shape == received["alone again"].shape,
+            "a sequence that was padded along with longer ones is still padded in its next batch",
             pad_alone_and_together,
         ),
     ],
@@ -595,10 +591,11 @@ TOKEN_BATCHES = Exercise(
             too_long_is_refused,
             outcome_with_a_long_sentence,
         ),
-        Property(
+        requirement(
             "no sentences, no batches",
             lambda sampler: {"lengths": [], "max_tokens": sampler.integer(5, 9)},
-            unless(lambda inputs, batches: not len(batches), "expected no batches without sentences; got some"),
+            lambda inputs, batches: not len(batches),
+            "expected no batches without sentences; got some",
         ),
     ],
 )

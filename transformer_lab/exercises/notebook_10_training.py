@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.harnesses import batches_of, gradients, outcome, two_tables
-from transformer_lab.exercises.rules import Rule, unless
+from transformer_lab.exercises.rules import Rule, requirement
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.training import evaluate, label_smoothing_loss, shift_target, train_step, warmup_rate
 
@@ -74,13 +73,11 @@ SHIFT_TARGET = Exercise(
             lambda sampler: {"target": padded_targets(sampler, [5, 4])},
             have_one_column_less,
         ),
-        Property(
+        requirement(
             "the label at one position is the input at the next",
             lambda sampler: {"target": padded_targets(sampler, [7, 6])},
-            unless(
-                lambda inputs, received: torch.equal(received[0][:, 1:], received[1][:, :-1]),
-                "a label isn't the token that the decoder reads one position later",
-            ),
+            lambda inputs, received: torch.equal(received[0][:, 1:], received[1][:, :-1]),
+            "a label isn't the token that the decoder reads one position later",
         ),
     ],
 )
@@ -160,13 +157,11 @@ LABEL_SMOOTHING_LOSS = Exercise(
             is_a_scalar_tensor,
             kind_of_loss,
         ),
-        Property(
+        requirement(
             "adding a number to all logits changes nothing",
             lambda sampler: loss_inputs(sampler, [2, 3], 0.1) | {"added": sampler.integer(2, 5)},
-            unless(
-                lambda inputs, received: math.isclose(*received, abs_tol=1e-6),
-                "the loss changes when the same number is added to all logits",
-            ),
+            lambda inputs, received: math.isclose(*received, abs_tol=1e-6),
+            "the loss changes when the same number is added to all logits",
             loss_of_raised_logits,
         ),
     ],
@@ -340,8 +335,6 @@ def leftover_gradients_make_no_difference(inputs, received):
     )
 
 
-effect = partial(Property, call=watch_learning)
-
 TRAIN_STEP = Exercise(
     answer=train_step,
     points=3,
@@ -372,36 +365,37 @@ TRAIN_STEP = Exercise(
         ),
     ],
     properties=[
-        effect(
+        Property(
             "the model learns in training mode",
             lambda sampler: step_inputs(sampler, [4], mode_before="evaluation"),
             learns_in_training_mode,
+            watch_learning,
         ),
-        effect(
+        requirement(
             "a model in training mode stays in it",
             lambda sampler: step_inputs(sampler, [5], mode_before="training"),
-            unless(
-                lambda inputs, received: received["mode afterwards"] == "training",
-                "the model was in training mode before the step and is in evaluation mode after it",
-            ),
+            lambda inputs, received: received["mode afterwards"] == "training",
+            "the model was in training mode before the step and is in evaluation mode after it",
+            watch_learning,
         ),
-        effect(
+        Property(
             "the loss is a plain number",
             lambda sampler: step_inputs(sampler, [4], mode_before="training"),
             returns_a_float,
+            watch_learning,
         ),
-        effect(
+        requirement(
             "the learning rate stays what the caller set",
             lambda sampler: step_inputs(sampler, [3], learning_rate=sampler.integer(2, 9) / 4, mode_before="training"),
-            unless(
-                lambda inputs, received: received["learning rate"] == inputs["learning_rate"],
-                "the optimizer's learning rate has changed",
-            ),
+            lambda inputs, received: received["learning rate"] == inputs["learning_rate"],
+            "the optimizer's learning rate has changed",
+            watch_learning,
         ),
-        effect(
+        Property(
             "gradients left over from before the first step",
             lambda sampler: step_inputs(sampler, [4]),
             leftover_gradients_make_no_difference,
+            watch_learning,
         ),
     ],
 )

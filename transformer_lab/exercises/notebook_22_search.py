@@ -10,7 +10,7 @@ from transformer_lab.electives.search_by_hand import random_search
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
 from transformer_lab.exercises.comparison import compare, short_and_apart
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.rules import unless
+from transformer_lab.exercises.rules import requirement
 from transformer_lab.exercises.sampling import InputSampler
 
 
@@ -301,13 +301,11 @@ EXPECTED_BEST = Exercise(
         best_probe("the best of more runs than were measured", more_than_measured),
     ],
     properties=[
-        Property(
+        requirement(
             "the caller's list isn't rearranged",
             lambda sampler: highest_last(sampler, 5, 2),
-            unless(
-                lambda inputs, rearranged: not rearranged,
-                "your function rearranges the list that the caller passed in",
-            ),
+            lambda inputs, rearranged: not rearranged,
+            "your function rearranges the list that the caller passed in",
             order_afterwards,
             penalty=0,  # any change to the input costs points anyway
         ),
