@@ -212,13 +212,17 @@ def class_of_its_own(subject: Any) -> Any:
     return type(subject)(subject.__name__, (subject,), own)
 
 
+def outcome(function: Callable, *arguments: Any) -> dict[str, Any]:
+    """Return what `function(*arguments)` returns, and the name of the exception that it raises, or "nothing"."""
+    try:
+        return {"returned": function(*arguments), "raised": "nothing"}
+    except Exception as error:
+        return {"returned": None, "raised": type(error).__name__}
+
+
 def raised(function: Callable, *arguments: Any) -> str:
     """Return the name of the exception that `function(*arguments)` raises. If it raises none, return "nothing"."""
-    try:
-        function(*arguments)
-    except Exception as error:
-        return type(error).__name__
-    return "nothing"
+    return outcome(function, *arguments)["raised"]
 
 
 def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
@@ -250,7 +254,7 @@ HARNESS_NAMES = {"math": math, "nn": nn, "np": np, "torch": torch} | {
     function.__name__: function
     for function in (
         bare_transformer, batches_of, build, build_with_zeros, class_of_its_own, extremes, gradients, likely_tokens,
-        load_weights, model_with_known_translations, modes_afterwards, raised, two_tables,
+        load_weights, model_with_known_translations, modes_afterwards, outcome, raised, two_tables,
     )
 }  # fmt: skip
 

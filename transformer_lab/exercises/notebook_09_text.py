@@ -1,6 +1,7 @@
 """Notebook 09, text: turning words and subwords into ids, and sentences into batches (section 5.1)."""
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -10,8 +11,10 @@ from transformer_lab.data import apply_bpe, build_vocabulary, learn_bpe, pad_bat
 from transformer_lab.data.byte_pairs import END_OF_WORD
 from transformer_lab.exercises.comparison import described
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.rules import equal_results, unless
+from transformer_lab.exercises.harnesses import outcome
+from transformer_lab.exercises.rules import equal_results, requirement
 from transformer_lab.exercises.sampling import InputSampler
+from transformer_lab.plural import plural
 
 # --- build_vocabulary ------------------------------------------------------------------------------------------------
 
@@ -27,9 +30,9 @@ def some_words(sampler: InputSampler, count: int) -> list[str]:
     return sampler.shuffled(sorted(sampler.shuffled(WORDS)[:count]))
 
 
-def in_sentences(sampler: InputSampler, tokens: list[str]) -> list[list[str]]:
-    """Return the tokens in random order, split into sentences of two or three tokens."""
-    tokens, length = sampler.shuffled(tokens), sampler.integer(2, 3)
+def in_sentences(sampler: InputSampler, counts: dict[str, int]) -> list[list[str]]:
+    """Return each token as often as `counts` says, in random order, split into sentences of two or three tokens."""
+    tokens, length = sampler.shuffled(list(Counter(counts).elements())), sampler.integer(2, 3)
     return [tokens[start : start + length] for start in range(0, len(tokens), length)]
 
 
@@ -37,8 +40,8 @@ def words_of_all_frequencies(sampler: InputSampler) -> dict:
     words = sampler.shuffled(
         [*some_words(sampler, sampler.integer(3, 4)), ("T-Shirt", "12", ",", "...")[sampler.integer(0, 3)]]
     )
-    frequent = [word for times, word in enumerate(words) for _ in range(times)]  # plus once in the first sentence
-    return {"sentences": [words, *in_sentences(sampler, frequent)], "min_frequency": 1}
+    counts = {word: times for times, word in enumerate(words)}  # plus once in the first sentence
+    return {"sentences": [words, *in_sentences(sampler, counts)], "min_frequency": 1}
 
 
 def equally_frequent_words(sampler: InputSampler) -> dict:
@@ -57,8 +60,7 @@ def words_at_the_limit(sampler: InputSampler) -> dict:
     words = some_words(sampler, 3 + sampler.integer(1, 2))
     above, at, once, *below = words if sampler.integer(0, 1) else words[::-1]
     counts = {above: limit + sampler.integer(1, 2), at: limit, once: 1} | dict.fromkeys(below, limit - 1)
-    tokens = [word for word, count in counts.items() for _ in range(count)]
-    return {"sentences": in_sentences(sampler, tokens), "min_frequency": limit}
+    return {"sentences": in_sentences(sampler, counts), "min_frequency": limit}
 
 
 def questions_about_rare_words(sampler: InputSampler) -> dict:
@@ -71,8 +73,8 @@ def questions_about_rare_words(sampler: InputSampler) -> dict:
 def uppercase_and_lowercase(sampler: InputSampler) -> dict:
     pairs = sampler.shuffled(WITH_AND_WITHOUT_CAPITAL)[:2]
     words = sampler.shuffled([word for pair in pairs for word in pair])
-    tokens = [word for times, word in enumerate(words, start=1) for _ in range(times)]
-    return {"sentences": in_sentences(sampler, tokens), "min_frequency": 1}
+    counts = {word: times for times, word in enumerate(words, start=1)}
+    return {"sentences": in_sentences(sampler, counts), "min_frequency": 1}
 
 
 def special_tokens_in_a_sentence(sampler: InputSampler) -> dict:
@@ -89,15 +91,15 @@ def ids_of_tokens(subject, sentences, min_frequency, looked_up):
     return {f'vocabulary["{token}"]': vocabulary[token] for token in looked_up}
 
 
-def kind_of_vocabulary(subject, sentences, min_frequency):
+def other_kind_than_vocab(subject, sentences, min_frequency):
     from torchtext.vocab import Vocab
 
     vocabulary = subject(sentences, min_frequency)
-    return {"is a Vocab": isinstance(vocabulary, Vocab), "type": type(vocabulary).__name__}
+    return None if isinstance(vocabulary, Vocab) else type(vocabulary).__name__
 
 
-def is_a_vocab(inputs, received):
-    return None if received["is a Vocab"] else f"expected a `torchtext.vocab.Vocab`; got a `{received['type']}`"
+def is_a_vocab(inputs, other_kind):
+    return f"expected a `torchtext.vocab.Vocab`; got a `{other_kind}`" if other_kind else None
 
 
 def tokens_from_a_generator(subject, sentences, min_frequency):
@@ -134,7 +136,9 @@ BUILD_VOCABULARY = Exercise(
         Probe("uppercase and lowercase make different words", uppercase_and_lowercase),
     ],
     properties=[
-        Property("the result is a `torchtext.vocab.Vocab`", words_of_all_frequencies, is_a_vocab, kind_of_vocabulary),
+        Property(
+            "the result is a `torchtext.vocab.Vocab`", words_of_all_frequencies, is_a_vocab, other_kind_than_vocab
+        ),
         Property(
             "a generator of sentences works as well as a list",
             words_at_the_limit,
@@ -243,7 +247,7 @@ def nothing_to_learn(inputs, received):
 
 
 def merges_join_what_exists(inputs, merges):
-    known = {END_OF_WORD, *(character for word in inputs["word_counts"] for character in word)}
+    known = {END_OF_WORD, *"".join(inputs["word_counts"])}
     if not merges:
         return "no merges were returned"
     for merge in merges:
@@ -282,61 +286,30 @@ LEARN_BPE = Exercise(
 
 # --- apply_bpe -------------------------------------------------------------------------------------------------------
 
-LEARNED = [
-    tuple(pair.split()) for pair in ("e r", "er </w>", "l o", "lo w", "n e", "ne w", "i d", "w id", "s t", "st </w>")
-]
 
+def patterned(word: str, merges: str, ascending: str = "") -> Callable[[InputSampler], dict]:
+    """Return a function that returns this word and these merges, with random letters in place of the given ones.
 
-def merges_of_other_letters(sampler: InputSampler) -> dict:
-    a, x, y, z, *others = letters(sampler, 4 + sampler.integer(2, 4))
-    return {"word": "".join([a, *others]), "merges": [(x, y), (y, z), (a, x)]}
+    The letters in `ascending` remain in alphabetical order. Some of those in brackets are left out, the last ones
+    first. A `.` is an `</w>`.
+    """
+    start, _, rest = word.partition("[")
+    optional, _, end = rest.rpartition("]")
 
+    def inputs(sampler: InputSampler) -> dict:
+        count = sampler.integer(0, len(optional)) if optional else 0
+        table = dict(zip(ALPHABET, letters(sampler, len(ALPHABET)), strict=True)) | {".": END_OF_WORD}
+        table |= zip(ascending, sorted(table[letter] for letter in ascending), strict=True)
+        key = str.maketrans(table)
+        pairs = [tuple(merge.translate(key).split()) for merge in merges.split(", ")]
+        return {"word": (start + optional[:count] + end).translate(key), "merges": pairs}
 
-def merges_that_build_on_each_other(sampler: InputSampler) -> dict:
-    a, b, c, *others = letters(sampler, 3 + sampler.integer(1, 3))
-    return {"word": "".join([a, b, c, *others]), "merges": [(a, b), (a + b, c)]}
-
-
-def an_earlier_merge_further_right(sampler: InputSampler) -> dict:
-    c, *others = letters(sampler, 3 + sampler.integer(0, 2))
-    b, a = sorted(others[:2])  # so that the merges are in alphabetical order
-    return {"word": "".join([a, b, c, *others[2:]]), "merges": [(b, c), (a, b)]}
-
-
-def a_longer_symbol_out_of_reach(sampler: InputSampler) -> dict:
-    c, *others = letters(sampler, 3 + sampler.integer(0, 2))
-    b, a = sorted(others[:2])  # so that the merges are not in alphabetical order
-    return {"word": "".join([a, b, c, *others[2:]]), "merges": [(a, b), (b, c), (a, b + c)]}
-
-
-def merges_that_do_not_apply(sampler: InputSampler) -> dict:
-    a, b, c, d, x, y, *others = letters(sampler, 6 + sampler.integer(0, 2))
-    return {"word": "".join([a, b, *others, c, d]), "merges": [(x, y), (a, b), (y, a), (c, d)]}
+    return inputs
 
 
 def an_odd_number_of_a_letter(sampler: InputSampler) -> dict:
     a = letters(sampler, 1)[0]
     return {"word": a * (2 * sampler.integer(1, 3) + 1), "merges": [(a, a)]}
-
-
-def a_pair_in_two_places(sampler: InputSampler) -> dict:
-    a, b, *others = letters(sampler, 2 + sampler.integer(1, 3))
-    return {"word": "".join([a, b, *others, a, b]), "merges": [(a, b)]}
-
-
-def a_pair_at_the_end(sampler: InputSampler) -> dict:
-    e, r, x = letters(sampler, 3)
-    return {"word": e + r + x + e + r, "merges": [(e, r), (e + r, END_OF_WORD), (x, e + r + END_OF_WORD)]}
-
-
-def a_word_of_one_letter(sampler: InputSampler) -> dict:
-    a, b = letters(sampler, 2)
-    return {"word": a, "merges": [(b, a), (b, END_OF_WORD)]}
-
-
-def a_pair_across_symbols(sampler: InputSampler) -> dict:
-    a, b, c = letters(sampler, 3)
-    return {"word": a + b + c + b + c, "merges": [(a, b), (b, c)]}
 
 
 def a_character_that_no_merge_knows(sampler: InputSampler) -> dict:
@@ -346,9 +319,12 @@ def a_character_that_no_merge_knows(sampler: InputSampler) -> dict:
 
 
 def a_word_and_learned_merges(sampler: InputSampler) -> dict:
-    first = ["low", "new", "wid", "slow"][sampler.integer(0, 3)]
-    middle = ["er", "new", "low", "id"][sampler.integer(0, 3)]
-    return {"word": first + middle + ["er", "est", "ers", "st"][sampler.integer(0, 3)], "merges": list(LEARNED)}
+    parts = (["low", "new", "wid", "slow"], ["er", "new", "low", "id"], ["er", "est", "ers", "st"])
+    merges = ["e r", "er </w>", "l o", "lo w", "n e", "ne w", "i d", "w id", "s t", "st </w>"]
+    return {
+        "word": "".join(part[sampler.integer(0, 3)] for part in parts),
+        "merges": [tuple(merge.split()) for merge in merges],
+    }
 
 
 def symbols_are_known(inputs, symbols):
@@ -358,6 +334,8 @@ def symbols_are_known(inputs, symbols):
     return None if known.issuperset(symbols) else "a symbol isn't a character, `</w>`, or the result of a merge"
 
 
+a_pair_at_the_end = patterned("abcab", "a b, ab ., c ab.")
+
 APPLY_BPE = Exercise(
     answer=apply_bpe,
     points=1,
@@ -365,27 +343,31 @@ APPLY_BPE = Exercise(
     returns=("symbols",),
     banned=("tokenizers.",),
     probes=[
-        Probe("no merge applies: single characters and `</w>`", merges_of_other_letters),
-        Probe("merges that build on each other", merges_that_build_on_each_other),
-        Probe("merges that don't apply are skipped", merges_that_do_not_apply),
-        Probe("an earlier merge goes first, even if it's further to the right", an_earlier_merge_further_right),
-        Probe("a longer symbol that the merges don't reach", a_longer_symbol_out_of_reach),
+        Probe("no merge applies: single characters and `</w>`", patterned("aef[gh]", "b c, c d, a b")),
+        Probe("merges that build on each other", patterned("abcd[ef]", "a b, ab c")),
+        Probe("merges that don't apply are skipped", patterned("ab[gh]cd", "e f, a b, f a, c d")),
+        Probe(
+            "an earlier merge goes first, even if it's further to the right",
+            patterned("cba[de]", "b a, c b", ascending="bc"),  # so that the merges are in alphabetical order
+        ),
+        Probe(
+            "a longer symbol that the merges don't reach",
+            patterned("cba[de]", "c b, b a, c ba", ascending="bc"),  # so that they are not in alphabetical order
+        ),
         Probe("the same letter several times in a row", an_odd_number_of_a_letter),
-        Probe("a pair that occurs twice", a_pair_in_two_places),
+        Probe("a pair that occurs twice", patterned("abc[de]ab", "a b")),
         Probe("a pair at the end of the word", a_pair_at_the_end),
-        Probe("a word of one letter", a_word_of_one_letter),
-        Probe("a merge joins two whole symbols", a_pair_across_symbols),
+        Probe("a word of one letter", patterned("a", "b a, b .")),
+        Probe("a merge joins two whole symbols", patterned("abcbc", "a b, b c")),
         Probe("a character that occurs in no merge stays as it is", a_character_that_no_merge_knows),
         Probe("ten learned merges", a_word_and_learned_merges),
     ],
     properties=[
-        Property(
+        requirement(
             "put together, the symbols spell the word",
             a_word_and_learned_merges,
-            unless(
-                lambda inputs, symbols: "".join(symbols) == inputs["word"] + END_OF_WORD,
-                "put together, the symbols don't spell the word followed by `</w>`",
-            ),
+            lambda inputs, symbols: "".join(symbols) == inputs["word"] + END_OF_WORD,
+            "put together, the symbols don't spell the word followed by `</w>`",
         ),
         Property("every symbol is a character, `</w>`, or the result of a merge", a_pair_at_the_end, symbols_are_known),
     ],
@@ -468,13 +450,11 @@ PAD_BATCH = Exercise(
         Property(
             "the result is int64 of shape (sequences, longest)", longest_in_the_middle, is_int64_of_the_right_shape
         ),
-        Property(
+        requirement(
             "a sequence can be used in another batch later",
             padded_with_zero,
-            unless(
-                lambda inputs, received: received["alone"].shape == received["alone again"].shape,
-                "a sequence that was padded along with longer ones is still padded in its next batch",
-            ),
+            lambda inputs, received: received["alone"].shape == received["alone again"].shape,
+            "a sequence that was padded along with longer ones is still padded in its next batch",
             pad_alone_and_together,
         ),
     ],
@@ -533,27 +513,22 @@ def batches_that_keep_the_rules(inputs, expected, received):
         return f"found more than once in the batches: {sentences_of_lengths(repeated)}"
     if missing := sorted(lengths[position] for position in range(len(lengths)) if position not in times):
         return f"missing from the batches: {sentences_of_lengths(missing)}"
-    longest = [max(lengths[position] for position in batch) for batch in received]
-    sizes = map(len, received)
-    tokens, most, size = max((size * most, most, size) for size, most in zip(sizes, longest, strict=True))
+    of_batches = [[lengths[position] for position in batch] for batch in received]
+    tokens, most, size = max((len(batch) * max(batch), max(batch), len(batch)) for batch in of_batches)
     if tokens > max_tokens:
         return (
-            f"a batch has {in_numbers(size, 'sentence')}, the longest with {in_numbers(most, 'token')}: padded, that "
-            f"makes {tokens} tokens, but `max_tokens` is {max_tokens}"
+            f"a batch has {plural(size, 'sentence')}, the longest with {plural(most, 'token')}: padded, that makes "
+            f"{tokens} tokens, but `max_tokens` is {max_tokens}"
         )
-    together = [
-        ((len(one) + len(other)) * max(two), len(one) + len(other), max(two))
-        for (one, other), two in zip(pairwise(received), pairwise(longest), strict=True)
-    ]
-    if together and min(together)[0] <= max_tokens:
-        tokens, size, most = min(together)
+    pairs = [one + other for one, other in pairwise(of_batches)]
+    joined = [(len(pair) * max(pair), len(pair), max(pair)) for pair in pairs]
+    if joined and min(joined)[0] <= max_tokens:
+        tokens, size, most = min(joined)
         return (
-            f"two neighboring batches would fit into one: {size} sentences, the longest with "
-            f"{in_numbers(most, 'token')}, make {tokens} tokens when padded, and `max_tokens` is {max_tokens}"
+            f"two neighboring batches would fit into one: {size} sentences, the longest with {plural(most, 'token')}, "
+            f"make {tokens} tokens when padded, and `max_tokens` is {max_tokens}"
         )
-    ranges = sorted(
-        (min(lengths[position] for position in batch), most) for batch, most in zip(received, longest, strict=True)
-    )
+    ranges = sorted((min(batch), max(batch)) for batch in of_batches)
     if any(left[1] > right[0] for left, right in pairwise(ranges)):
         return Remark(
             "Your batches mix short and long sentences, so the short ones get a lot of padding. Take the sentences in "
@@ -565,10 +540,6 @@ def batches_that_keep_the_rules(inputs, expected, received):
 batching_probe = partial(Probe, compare_results=batches_that_keep_the_rules)
 
 
-def in_numbers(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def sentences_of_lengths(lengths: list[int]) -> str:
     if len(lengths) == 1:
         return f"a sentence of length {lengths[0]}"
@@ -578,10 +549,7 @@ def sentences_of_lengths(lengths: list[int]) -> str:
 def outcome_with_a_long_sentence(subject, lengths, max_tokens):
     """Make sure that sentences that fit don't raise an exception. Then return the result for one that doesn't fit."""
     subject([length for length in lengths if length <= max_tokens], max_tokens)
-    try:
-        return {"raised": "nothing", "batches": subject(lengths, max_tokens)}
-    except Exception as error:
-        return {"raised": type(error).__name__, "batches": []}
+    return outcome(subject, lengths, max_tokens)
 
 
 def too_long_is_refused(inputs, received):
@@ -593,7 +561,7 @@ def too_long_is_refused(inputs, received):
             "length and the limit instead, so that it's clear what to do."
         )
     too_long = inputs["lengths"].index(max(inputs["lengths"]))
-    if any(too_long in batch for batch in received["batches"]):
+    if any(too_long in batch for batch in received["returned"]):
         return "expected a `ValueError`; the sentence longer than `max_tokens` is in one of the batches"
     return "expected a `ValueError`; the sentence longer than `max_tokens` is silently left out"
 
@@ -623,10 +591,11 @@ TOKEN_BATCHES = Exercise(
             too_long_is_refused,
             outcome_with_a_long_sentence,
         ),
-        Property(
+        requirement(
             "no sentences, no batches",
             lambda sampler: {"lengths": [], "max_tokens": sampler.integer(5, 9)},
-            unless(lambda inputs, batches: not len(batches), "expected no batches without sentences; got some"),
+            lambda inputs, batches: not len(batches),
+            "expected no batches without sentences; got some",
         ),
     ],
 )

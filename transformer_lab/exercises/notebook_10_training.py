@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.harnesses import batches_of, gradients, two_tables
-from transformer_lab.exercises.rules import Rule, unless
+from transformer_lab.exercises.harnesses import batches_of, gradients, outcome, two_tables
+from transformer_lab.exercises.rules import Rule, requirement
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.training import evaluate, label_smoothing_loss, shift_target, train_step, warmup_rate
 
@@ -19,10 +19,9 @@ BOS, EOS = 1, 2
 def padded_targets(sampler: InputSampler, lengths: list[int], vocab: int = 10, pad_id: int = 0) -> Tensor:
     """Return targets `(batch, longest)`: bos, tokens, eos, padding. If `pad_id` isn't 0, each row contains token 0."""
     target = torch.full((len(lengths), max(lengths)), pad_id)
+    tokens = [token for token in range(3, vocab) if token != pad_id]
     for row, length in zip(target, lengths, strict=True):
-        tokens = [token for token in range(3, vocab) if token != pad_id]
-        order = [tokens[index] for index in sampler.order(len(tokens))]
-        middle = (order * length)[: length - 2]
+        middle = (sampler.shuffled(tokens) * length)[: length - 2]
         if pad_id != 0 and middle:
             middle[0] = 0
         row[:length] = torch.tensor([BOS, *middle, EOS])
@@ -74,13 +73,11 @@ SHIFT_TARGET = Exercise(
             lambda sampler: {"target": padded_targets(sampler, [5, 4])},
             have_one_column_less,
         ),
-        Property(
+        requirement(
             "the label at one position is the input at the next",
             lambda sampler: {"target": padded_targets(sampler, [7, 6])},
-            unless(
-                lambda inputs, received: torch.equal(received[0][:, 1:], received[1][:, :-1]),
-                "a label isn't the token that the decoder reads one position later",
-            ),
+            lambda inputs, received: torch.equal(received[0][:, 1:], received[1][:, :-1]),
+            "a label isn't the token that the decoder reads one position later",
         ),
     ],
 )
@@ -160,13 +157,11 @@ LABEL_SMOOTHING_LOSS = Exercise(
             is_a_scalar_tensor,
             kind_of_loss,
         ),
-        Property(
+        requirement(
             "adding a number to all logits changes nothing",
             lambda sampler: loss_inputs(sampler, [2, 3], 0.1) | {"added": sampler.integer(2, 5)},
-            unless(
-                lambda inputs, received: math.isclose(*received, abs_tol=1e-6),
-                "the loss changes when the same number is added to all logits",
-            ),
+            lambda inputs, received: math.isclose(*received, abs_tol=1e-6),
+            "the loss changes when the same number is added to all logits",
             loss_of_raised_logits,
         ),
     ],
@@ -177,15 +172,6 @@ LABEL_SMOOTHING_LOSS = Exercise(
 Draw = Callable[[int, int], int]  # a sampler's method `integer`
 
 
-def around_the_peak(draw: Draw, sign: int, low: int, high: int) -> tuple[int, int, int]:
-    """Return the arguments for a step that is `low` to `high` steps after the peak.
-
-    If `sign` is -1, the step is before the peak.
-    """
-    warmup_steps = draw(20, 60)
-    return warmup_steps + sign * draw(low, high), 4 * draw(4, 16), warmup_steps
-
-
 def rate_probe(name: str, numbers: Callable[[Draw], tuple[int, int, int]]) -> Probe:
     def inputs(sampler: InputSampler) -> dict:
         return dict(zip(("step", "d_model", "warmup_steps"), numbers(sampler.integer), strict=True))
@@ -194,11 +180,10 @@ def rate_probe(name: str, numbers: Callable[[Draw], tuple[int, int, int]]) -> Pr
 
 
 def rates_of_steps(subject, steps, d_model, warmup_steps):
-    return {"rates": [float(subject(step, d_model, warmup_steps)) for step in steps]}
+    return [float(subject(step, d_model, warmup_steps)) for step in steps]
 
 
-def peak_is_at_the_end_of_warmup(inputs, received):
-    rates = received["rates"]
+def peak_is_at_the_end_of_warmup(inputs, rates):
     peak = inputs["steps"].index(inputs["warmup_steps"])
     if any(one >= other for one, other in pairwise(rates[: peak + 1])):
         return "the learning rate doesn't rise at every step of the warm-up"
@@ -212,8 +197,8 @@ def four_times_as_late(sampler: InputSampler) -> dict:
     return {"steps": [warmup_steps, 4 * warmup_steps, 16 * warmup_steps], "d_model": 8, "warmup_steps": warmup_steps}
 
 
-def four_times_as_late_is_half(inputs, received):
-    first, second, third = received["rates"]
+def four_times_as_late_is_half(inputs, rates):
+    first, second, third = rates
     if first > 0 and math.isclose(first, 2 * second, rel_tol=1e-6) and math.isclose(second, 2 * third, rel_tol=1e-6):
         return None
     return "after the warm-up, quadrupling the step doesn't halve the learning rate"
@@ -226,8 +211,10 @@ WARMUP_RATE = Exercise(
     returns=("rate",),
     probes=[
         rate_probe("early in the warm-up", lambda draw: (draw(2, 9), 4 * draw(4, 16), draw(30, 60))),
-        rate_probe("shortly before the warm-up ends", lambda draw: around_the_peak(draw, -1, 1, 4)),
-        rate_probe("after the warm-up", lambda draw: around_the_peak(draw, 1, 10, 90)),
+        rate_probe(
+            "shortly before the warm-up ends", lambda draw: ((peak := draw(20, 60)) - draw(1, 4), 4 * draw(4, 16), peak)
+        ),
+        rate_probe("after the warm-up", lambda draw: ((peak := draw(20, 60)) + draw(10, 90), 4 * draw(4, 16), peak)),
         # so late that in a wrong `min`, the other term would be the smaller one
         rate_probe("long after a short warm-up", lambda draw: (draw(30, 90), 4 * draw(4, 16), draw(2, 3))),
         rate_probe("at the peak", lambda draw: (peak := 100 * draw(5, 60), 32 * draw(8, 32), peak)),
@@ -254,14 +241,7 @@ WARMUP_RATE = Exercise(
 # --- train_step ------------------------------------------------------------------------------------------------------
 
 
-def step_inputs(
-    sampler: InputSampler,
-    *batches: list[int],
-    pad_id: int = 0,
-    smoothing: float | None = 0.0,
-    clip_norm: float | None = 100.0,
-    **others,
-) -> dict:
+def step_inputs(sampler: InputSampler, *batches: list[int], pad_id: int = 0, **others) -> dict:
     """Return batches of targets with the given lengths, and two tables of logits that are the model's weights.
 
     There are up to three batches, each with sources of a different length.
@@ -278,8 +258,8 @@ def step_inputs(
         "pad_id": pad_id,
         "optimizer": "SGD",
         "learning_rate": 1.0,
-        "smoothing": smoothing,
-        "clip_norm": clip_norm,
+        "smoothing": 0.0,
+        "clip_norm": 100.0,
     } | others
 
 
@@ -307,27 +287,20 @@ def learn(subject, sources, targets, weights, pad_id, optimizer, learning_rate, 
 
 
 def watch_learning(
-    subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm, mode_before
+    subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm, mode_before="training"
 ):
-    """Record the effects of a step other than the new weights."""
-    model = two_tables(weights, pad_id)
-    optimizer = getattr(torch.optim, optimizer)(model.train(mode_before == "training").parameters(), lr=learning_rate)
+    """Record the effects of a step other than the loss. Before it, the weights that read the target have gradients."""
+    model = two_tables(weights, pad_id).train(mode_before == "training")
+    model.target_table.square().sum().backward()
+    optimizer = getattr(torch.optim, optimizer)(model.parameters(), lr=learning_rate)
     loss = subject(model, batches_of(sources, targets, pad_id)[0], optimizer, smoothing, clip_norm)
     return {
         "modes while learning": ["training" if training else "evaluation" for training, _ in model.calls],
         "mode afterwards": "training" if model.training else "evaluation",
         "kind of loss": type(loss).__name__,
         "learning rate": optimizer.param_groups[0]["lr"],
+        "weights that read the target": model.target_table,
     }
-
-
-def learn_after_others(subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm):
-    """Take a step with leftover gradients for all weights that read the target."""
-    model = two_tables(weights, pad_id)
-    model.target_table.square().sum().backward()
-    optimizer = getattr(torch.optim, optimizer)(model.parameters(), lr=learning_rate)
-    subject(model, batches_of(sources, targets, pad_id)[0], optimizer, smoothing, clip_norm)
-    return {"weights that read the target": model.target_table}
 
 
 def learns_in_training_mode(inputs, received):
@@ -345,9 +318,8 @@ def learns_in_training_mode(inputs, received):
 
 
 def returns_a_float(inputs, received):
-    if received["kind of loss"] == "float":
-        return None
-    return f"expected a `float`, which `loss.item()` returns; got a `{received['kind of loss']}`"
+    kind = received["kind of loss"]
+    return None if kind == "float" else f"expected a `float`, which `loss.item()` returns; got a `{kind}`"
 
 
 def leftover_gradients_make_no_difference(inputs, received):
@@ -399,13 +371,11 @@ TRAIN_STEP = Exercise(
             learns_in_training_mode,
             watch_learning,
         ),
-        Property(
+        requirement(
             "a model in training mode stays in it",
             lambda sampler: step_inputs(sampler, [5], mode_before="training"),
-            unless(
-                lambda inputs, received: received["mode afterwards"] == "training",
-                "the model was in training mode before the step and is in evaluation mode after it",
-            ),
+            lambda inputs, received: received["mode afterwards"] == "training",
+            "the model was in training mode before the step and is in evaluation mode after it",
             watch_learning,
         ),
         Property(
@@ -414,20 +384,18 @@ TRAIN_STEP = Exercise(
             returns_a_float,
             watch_learning,
         ),
-        Property(
+        requirement(
             "the learning rate stays what the caller set",
             lambda sampler: step_inputs(sampler, [3], learning_rate=sampler.integer(2, 9) / 4, mode_before="training"),
-            unless(
-                lambda inputs, received: received["learning rate"] == inputs["learning_rate"],
-                "the optimizer's learning rate has changed",
-            ),
+            lambda inputs, received: received["learning rate"] == inputs["learning_rate"],
+            "the optimizer's learning rate has changed",
             watch_learning,
         ),
         Property(
             "gradients left over from before the first step",
             lambda sampler: step_inputs(sampler, [4]),
             leftover_gradients_make_no_difference,
-            learn_after_others,
+            watch_learning,
         ),
     ],
 )
@@ -447,10 +415,7 @@ def evaluation_inputs(sampler: InputSampler, *batches: list[int], pad_id: int = 
 
 
 def measure(subject, sources, targets, weights, pad_id, batches_are="a list"):
-    """Evaluate a model that starts in training mode.
-
-    Its logits are different in that mode, as they would be with dropout.
-    """
+    """Evaluate a model that starts in training mode, in which its logits differ, as they would with dropout."""
     model = two_tables(weights, pad_id)
     in_evaluation = model.forward
 
@@ -474,16 +439,10 @@ def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
 
 
 def evaluate_nothing(subject, sources, targets, weights, pad_id):
-    """Make sure that evaluating batches doesn't raise an exception.
-
-    Then return the result of a call without any batches.
-    """
+    """Make sure that evaluating batches doesn't raise an exception. Then make a call without any batches."""
     model = two_tables(weights, pad_id)
     subject(model, batches_of(sources, targets, pad_id))
-    try:
-        return {"exception": "nothing", "result": subject(model, [])}
-    except Exception as error:
-        return {"exception": type(error).__name__, "result": None}
+    return outcome(subject, model, [])
 
 
 def never(record: str, says: str) -> Rule:
@@ -507,14 +466,14 @@ def restores_the_mode(inputs, received):
 
 
 def nothing_is_refused(inputs, received):
-    if received["exception"] == "ValueError":
+    if received["raised"] == "ValueError":
         return None
-    if received["exception"] != "nothing":
+    if received["raised"] != "nothing":
         return Remark(
-            f"Without any batches, your code raises `{received['exception']}`. Raise a `ValueError` instead, and say "
+            f"Without any batches, your code raises `{received['raised']}`. Raise a `ValueError` instead, and say "
             "in its message that there is nothing to evaluate."
         )
-    results = received["result"] if isinstance(received["result"], list | tuple) else [received["result"]]
+    results = received["returned"] if isinstance(received["returned"], list | tuple) else [received["returned"]]
     if any(isinstance(number, float | Tensor) and bool(number != number) for number in results):
         return Remark(
             "Without any batches, your code returns NaN. Raise a `ValueError` that says there's nothing to evaluate."

@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import torch
 
+from transformer_lab.data import pad_batch
 from transformer_lab.decoding import CachedAttention, beam_search, greedy_decode, length_penalty
 from transformer_lab.decoding.table_model import TableModel
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
 from transformer_lab.exercises.harnesses import build, class_of_its_own, model_with_known_translations, modes_afterwards
-from transformer_lab.exercises.rules import mode_is_restored, same_results, unless
+from transformer_lab.exercises.rules import mode_is_restored, requirement, same_results
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import MultiHeadAttention
 
@@ -44,7 +45,7 @@ def spoken_inputs(
     ids, first_words = special_ids(sampler, other_ids)
     taken = {*ids.values(), *first_words}
     free = [token for token in range(vocab) if token not in taken]
-    words = dict(zip(LETTERS, [*first_words, *(free[i] for i in sampler.order(len(free)))], strict=False))
+    words = dict(zip(LETTERS, [*first_words, *sampler.shuffled(free)], strict=False))
     words |= {"_": ids["pad_id"], "^": ids["bos_id"], "$": ids["eos_id"]}
 
     def chances(text: str) -> dict[int, float]:
@@ -58,13 +59,11 @@ def spoken_inputs(
     model = {"table": table, "default": chances(default), "target_vocab": vocab}
     model |= {"training": True} if training else {}
     model |= ids if other_ids else {}
-    longest = len(sentences) + 1
-    source = torch.full((len(sentences), longest), ids["pad_id"])
-    for row in range(len(sentences)):  # the first sentence is the longest
-        source[row, 0] = source_words[row]
-        source[row, 1 : longest - row - 1] = source_words[-1]
-        source[row, longest - row - 1 if row < longest - 2 else 1] = ids["eos_id"]
-    return {"model": model, "source": source} | search
+    fillers = [
+        source_words[-1:] * count for count in reversed(range(len(sentences)))
+    ]  # the first source is the longest
+    sources = [[first, *filler, ids["eos_id"]] for first, filler in zip(source_words, fillers, strict=False)]
+    return {"model": model, "source": pad_batch(sources, ids["pad_id"])} | search
 
 
 def sentence(sampler: InputSampler, letters: str) -> Rows:
@@ -288,13 +287,11 @@ LENGTH_PENALTY = Exercise(
             one_without_effect,
             penalty_without_effect,
         ),
-        Property(
+        requirement(
             "it grows with the length",
             lambda sampler: {"length": sampler.integer(2, 9), "alpha": sampler.integer(7, 15) / 10},
-            unless(
-                lambda inputs, received: all(before < after for before, after in pairwise(received)),
-                "one more token doesn't make the penalty larger, but it has to grow with the length",
-            ),
+            lambda inputs, received: all(before < after for before, after in pairwise(received)),
+            "one more token doesn't make the penalty larger, but it has to grow with the length",
             growing_penalties,
         ),
     ],

@@ -5,7 +5,7 @@ from itertools import pairwise
 from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.harnesses import raised
-from transformer_lab.exercises.rules import unless
+from transformer_lab.exercises.rules import requirement
 from transformer_lab.exercises.sampling import InputSampler
 
 # --- ngram_precision --------------------------------------------------------------------------------------------------
@@ -199,21 +199,17 @@ BREVITY_PENALTY = Exercise(
         Probe("no tokens at all", empty_lengths),
     ],
     properties=[
-        Property(
+        requirement(
             "it is between 0 and 1",
             ascending_lengths,
-            unless(
-                lambda inputs, received: all(0 <= factor <= 1 for factor in received),
-                "it isn't always between 0 and 1, but it should penalize short translations and never reward any",
-            ),
+            lambda inputs, received: all(0 <= factor <= 1 for factor in received),
+            "it isn't always between 0 and 1, but it should penalize short translations and never reward any",
         ),
-        Property(
+        requirement(
             "more tokens never lower it",
             ascending_lengths,
-            unless(
-                lambda inputs, received: all(before <= after for before, after in pairwise(received)),
-                "a longer translation gets a smaller factor, but only short ones should be penalized",
-            ),
+            lambda inputs, received: all(before <= after for before, after in pairwise(received)),
+            "a longer translation gets a smaller factor, but only short ones should be penalized",
         ),
     ],
 )
@@ -288,22 +284,18 @@ BLEU = Exercise(
         Probe("with and without four words in a row", wrong_end_inputs, as_it_is_and_without_a_4gram),
     ],
     properties=[
-        Property(
+        requirement(
             "the references themselves score 100",
             lambda sampler: {"references": some_words(sampler, sampler.integer(5, 7), sampler.integer(8, 10))},
-            unless(
-                lambda inputs, received: all(abs(score - 100) < 1e-6 for score in received),
-                "when the references are scored against themselves, the result isn't 100",
-            ),
+            lambda inputs, received: all(abs(score - 100) < 1e-6 for score in received),
+            "when the references are scored against themselves, the result isn't 100",
             score_of_references,
         ),
-        Property(  # without an error, the score would be for different sentences than the caller intended
+        requirement(  # without an error, the score would be for different sentences than the caller intended
             "a reference for each hypothesis",
             two_sentences_inputs,
-            unless(
-                lambda inputs, received: "nothing" not in received,
-                "if the numbers of hypotheses and references differ, it returns a score as if nothing were wrong",
-            ),
+            lambda inputs, received: "nothing" not in received,
+            "if the numbers of hypotheses and references differ, it returns a score as if nothing were wrong",
             exceptions_of_unequal_numbers,
         ),
     ],

@@ -34,7 +34,7 @@ from transformer_lab.exercises.notebook_11_decoding import (
     steps_taken,
     stops_in_time,
 )
-from transformer_lab.exercises.rules import REFUSED, mode_is_restored, raises, unless
+from transformer_lab.exercises.rules import REFUSED, mode_is_restored, raises, requirement
 from transformer_lab.exercises.sampling import InputSampler
 
 # --- AdditiveAttention -----------------------------------------------------------------------------------------------
@@ -293,33 +293,27 @@ RECURRENT_ENCODER = Exercise(
             has_parameters_of(RecurrentEncoder),
             parameters_and_shared,
         ),
-        Property(
+        requirement(
             "the memory is zero at padded positions",
             lambda sampler: encoder_inputs(sampler, (2, 4), padded_to=5, pad_id=sampler.integer(1, 8)),
-            unless(
-                lambda inputs, received: received.numel() and received.abs().max() == 0,
-                "the memory is not zero at padded positions",
-            ),
+            lambda inputs, received: received.numel() and received.abs().max() == 0,
+            "the memory is not zero at padded positions",
             states_at_padding,
         ),
-        Property(
+        requirement(
             "`gru` takes tensors with the batch first, as the notebook's next cell assumes",
             lambda sampler: {name: part for name, part in encoder_inputs(sampler).items() if name != "source"},
-            unless(
-                lambda inputs, batch_first: batch_first,
-                "`gru.batch_first` is False, so the GRU would mistake the batch axis of a padded tensor for time",
-            ),
+            lambda inputs, batch_first: batch_first,
+            "`gru.batch_first` is False, so the GRU would mistake the batch axis of a padded tensor for time",
             order_of_axes,
             penalty=0.5,
         ),
-        Property(
+        requirement(
             "packing would work on a GPU too",
             lambda sampler: encoder_inputs(sampler, (2, 3)),
-            unless(
-                lambda inputs, lengths: lengths != "the GPU",
-                "with a source on a GPU, `pack_padded_sequence` gets lengths on the GPU too, and raises a "
-                "`RuntimeError`: pass `lengths.cpu()`",
-            ),
+            lambda inputs, lengths: lengths != "the GPU",
+            "with a source on a GPU, `pack_padded_sequence` gets lengths on the GPU too, and raises a "
+            "`RuntimeError`: pass `lengths.cpu()`",
             lengths_on_a_gpu,
             penalty=0.5,
         ),

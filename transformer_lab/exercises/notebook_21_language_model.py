@@ -17,7 +17,7 @@ from transformer_lab.electives.language_model import (
 from transformer_lab.electives.table_language_model import CountingLanguageModel, TableLanguageModel
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.harnesses import build, gradients, likely_tokens, modes_afterwards, raised
-from transformer_lab.exercises.rules import mode_is_restored, remark_unless_refused, unless
+from transformer_lab.exercises.rules import mode_is_restored, remark_unless_refused, requirement
 from transformer_lab.exercises.sampling import InputSampler
 
 # --- next_token_pairs -------------------------------------------------------------------------------------------------
@@ -69,13 +69,11 @@ NEXT_TOKEN_PAIRS = Exercise(
         ),
     ],
     properties=[
-        Property(
+        requirement(
             "each label is the next position's input",
             lambda sampler: text_inputs(sampler, 3, 3, rest=1),
-            unless(
-                lambda inputs, received: torch.equal(received[0].flatten()[1:], received[1].flatten()[:-1]),
-                "a label isn't the next position's input, which it should be even from one window to the next",
-            ),
+            lambda inputs, received: torch.equal(received[0].flatten()[1:], received[1].flatten()[:-1]),
+            "a label isn't the next position's input, which it should be even from one window to the next",
         ),
         Property(
             "a text too short for one window",
@@ -191,13 +189,11 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
         Probe("the gradient reaches the model", lambda sampler: model_inputs(sampler, 2, 3, 4), loss_and_gradient),
     ],
     properties=[
-        Property(
+        requirement(
             "no position sees the token it has to predict",
             lambda sampler: window_inputs(sampler, 2, 4, 7) | {"vocab": 7},
-            unless(
-                lambda inputs, losses: not losses["the cheater's loss"] < losses["the guesser's loss"] - 1e-6,
-                "a model that copies the next token if it's visible beats guessing, so the mask lets it see that token",
-            ),
+            lambda inputs, losses: not losses["the cheater's loss"] < losses["the guesser's loss"] - 1e-6,
+            "a model that copies the next token if it's visible beats guessing, so the mask lets it see that token",
             losses_of_cheater_and_guesser,
         ),
         Property(
@@ -261,11 +257,10 @@ def whether_overwritten(subject, logits, **amount):
 
 keeps_every_token = partial(Property, rule=nothing_is_removed, call=filtered_and_whether_new)
 leaves_logits_alone = partial(
-    Property,
+    requirement,
     "the caller's logits aren't overwritten",
-    rule=unless(
-        lambda inputs, overwritten: not overwritten, "your function changes the tensor that the caller passed in"
-    ),
+    holds=lambda inputs, overwritten: not overwritten,
+    says="your function changes the tensor that the caller passed in",
     call=whether_overwritten,
     penalty=0,  # any change to the input costs points anyway
 )
@@ -642,24 +637,20 @@ SAMPLE = Exercise(
             seeds_decide,
             with_seeds,
         ),
-        Property(
+        requirement(
             "the text may be longer than the model can read, at temperature 1 too",
             lambda sampler: table_and_prompt(sampler) | {"count": 4},
-            unless(
-                lambda inputs, error: error != "ValueError",
-                "it stops with a ValueError once the text is longer than the 3 tokens that this model can read",
-            ),
+            lambda inputs, error: error != "ValueError",
+            "it stops with a ValueError once the text is longer than the 3 tokens that this model can read",
             writes_beyond_max_length,
         ),
         Property("a count of 0 writes no tokens", table_and_prompt, nothing_is_written, writes_nothing, penalty=0.5),
         Property("the model's mode is restored", chain_inputs, mode_is_restored, modes_around_sampling),
-        Property(
+        requirement(
             "the model runs without gradients",
             chain_inputs,
-            unless(
-                lambda inputs, with_gradients: not with_gradients,
-                "the model runs with gradients switched on, which uses memory for every token but isn't needed here",
-            ),
+            lambda inputs, with_gradients: not with_gradients,
+            "the model runs with gradients switched on, which uses memory for every token but isn't needed here",
             runs_with_gradients,
         ),
         Property(

@@ -2,39 +2,34 @@
 
 from collections import Counter
 from functools import partial
+from itertools import combinations
 from statistics import mean, median
-
-import numpy as np
 
 from transformer_lab.electives.search_by_hand import random_search
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
 from transformer_lab.exercises.comparison import compare, short_and_apart
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.rules import unless
+from transformer_lab.exercises.harnesses import outcome
+from transformer_lab.exercises.rules import requirement
 from transformer_lab.exercises.sampling import InputSampler
 
 
 def different_scores(sampler: InputSampler, count: int) -> list[float]:
     """Return increasing scores, starting at about 20."""
-    steps = sampler.integers(count, low=3, high=40).cumsum(0)
-    return [(200 + step) / 10 for step in steps.tolist()]
+    return ((200 + sampler.integers(count, low=3, high=40).cumsum(0)) / 10).tolist()
 
 
 def result_or_error(subject, **inputs):
-    """Return the result for invalid arguments, or the name of the exception that they raise."""
-    try:
-        return {"returned": subject(*inputs.values())}
-    except Exception as error:
-        return {"raised": type(error).__name__}
+    return outcome(subject, *inputs.values())
 
 
 def refused_or_remarked(what: str):
     """Return a rule for invalid arguments that remarks on anything other than a `ValueError`."""
 
     def rule(inputs, received):
-        if received.get("raised") == "ValueError":
+        if received["raised"] == "ValueError":
             return None
-        if "raised" in received:
+        if received["raised"] != "nothing":
             return Remark(f"For {what}, expected a `ValueError` that explains what's wrong; got {received['raised']}.")
         value = received["returned"]
         numbers = value if isinstance(value, list | tuple) else [value]
@@ -94,18 +89,15 @@ def rising_curves(
 
     On such curves, it makes no difference whether a trial's latest or its best score is compared. Both are common.
     """
-    step = {"low": 1, "high": high}
     while True:
-        curves = [[x / 10 for x in row] for row in sampler.integers(trials, epochs, **step).cumsum(1).tolist()]
+        curves = (sampler.integers(trials, epochs, low=1, high=high).cumsum(1) / 10).tolist()
         right = epochs_trained(curves, startup, warmup)
         with_ties = epochs_trained(curves, startup, warmup, below=float.__le__)
         shows = tie or mistakes_show(right, curves, startup, warmup)
         if shows and (right != with_ties) == tie and sum(end < 0 for end in right) > 1:
-            rates = sampler.integers(trials, low=1, high=99).tolist()
+            rates = (sampler.integers(trials, low=1, high=99) / 1000).tolist()
             if len(set(rates)) == trials:
-                return {
-                    "rates": [rate / 1000 for rate in rates], "curves": curves, "startup": startup, "warmup": warmup
-                }  # fmt: skip
+                return {"rates": rates, "curves": curves, "startup": startup, "warmup": warmup}
 
 
 def search_these_curves(subject, rates, curves, startup, warmup):
@@ -152,11 +144,10 @@ def same_trials(inputs, expected, received):
 def _endings(results) -> str:
     """List the pruned trials and when they ended, plus any others that wrongly ended early."""
     longest = max(len(curve) for _, curve, _ in results)
-    ended = [(number, len(curve), pruned) for number, (_, curve, pruned) in enumerate(results)]
     said = [
-        f"{number} (after epoch {length}{'' if pruned else ', but not marked as pruned'})"
-        for number, length, pruned in ended
-        if pruned or length < longest
+        f"{number} (after epoch {len(curve)}{'' if pruned else ', but not marked as pruned'})"
+        for number, (_, curve, pruned) in enumerate(results)
+        if pruned or len(curve) < longest
     ]
     return ", ".join(said) or "none"
 
@@ -301,13 +292,11 @@ EXPECTED_BEST = Exercise(
         best_probe("the best of more runs than were measured", more_than_measured),
     ],
     properties=[
-        Property(
+        requirement(
             "the caller's list isn't rearranged",
             lambda sampler: highest_last(sampler, 5, 2),
-            unless(
-                lambda inputs, rearranged: not rearranged,
-                "your function rearranges the list that the caller passed in",
-            ),
+            lambda inputs, rearranged: not rearranged,
+            "your function rearranges the list that the caller passed in",
             order_afterwards,
             penalty=0,  # any change to the input costs points anyway
         ),
@@ -346,13 +335,12 @@ def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confid
     count = sampler.integer(low, high)
     ranks = mixed_ranks(sampler, count, sign)
     x, y = different_scores(sampler, count), different_scores(sampler, count)
-    pairs = [(x[i], y[ranks[i]]) for i in sampler.order(count)]
-    return {"x": [one for one, _ in pairs], "y": [other for _, other in pairs], "confidence": confidence}
+    order = sampler.order(count)
+    return {"x": [x[i] for i in order], "y": [y[ranks[i]] for i in order], "confidence": confidence}
 
 
 def rates_and_scores(sampler: InputSampler) -> dict:
-    """Return learning rates that are powers of ten, so that only the highest rate would matter if ranks weren't
-    used."""
+    """Return learning rates that are powers of ten: without ranks, only the highest rate would matter."""
     count = sampler.integer(9, 12)
     scores, ranks = different_scores(sampler, count), mixed_ranks(sampler, count)
     order = sampler.order(count)
@@ -364,31 +352,23 @@ def heads_and_scores(sampler: InputSampler) -> dict:
 
     The ties differ between `x` and `y`, so the variances of their ranks also differ.
     """
+    import pandas as pd
+
     while True:
         count = sampler.integer(7, 9)
         heads = [2.0**power for power in sampler.integers(count, low=0, high=3).tolist()]
         scores = different_scores(sampler, 4)
         y = [scores[rank] for rank in sampler.integers(count, low=0, high=3).tolist()]
         if all(len(set(side)) > 2 and 2 <= max(Counter(side).values()) <= 3 for side in (heads, y)):
-            found = [np.corrcoef(rank(heads), rank(y))[0, 1] for rank in RANKINGS]
-            apart = all(abs(one - other) > 0.01 for i, one in enumerate(found) for other in found[:i])
-            spread = np.var(RANKINGS[0](heads)) / np.var(RANKINGS[0](y))
-            if apart and max(map(abs, found)) < 0.95 and abs(spread - 1) > 0.01:
+            sides = pd.DataFrame({"x": heads, "y": y})
+            found = [sides.rank(method=method).corr().loc["x", "y"] for method in RANKINGS]
+            apart = all(abs(one - other) > 0.01 for one, other in combinations(found, 2))
+            variances = sides.rank().var()
+            if apart and max(map(abs, found)) < 0.95 and abs(variances["x"] / variances["y"] - 1) > 0.01:
                 return {"x": heads, "y": y}
 
 
-def _counts(side: list[float]) -> tuple[np.ndarray, np.ndarray]:
-    side = np.asarray(side)
-    return (side[:, None] > side).sum(axis=1), (side[:, None] == side).sum(axis=1)  # how many are below, and equal
-
-
-RANKINGS = (
-    lambda side: _counts(side)[0] + _counts(side)[1] / 2,  # tied values share the mean of their ranks
-    lambda side: _counts(side)[0],  # tied values share the lowest rank
-    lambda side: _counts(side)[0] + _counts(side)[1],  # tied values share the highest rank
-    lambda side: np.unique(side, return_inverse=True)[1],  # ranks have no gaps after ties
-    lambda side: np.argsort(np.argsort(side, kind="stable"), kind="stable"),  # ties are broken by position
-)
+RANKINGS = ("average", "min", "max", "dense", "first")  # the first one is right: equal values share their mean rank
 
 
 def perfect_order(sampler: InputSampler, sign: float) -> dict:

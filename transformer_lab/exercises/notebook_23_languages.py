@@ -4,7 +4,7 @@ from transformer_lab.electives.leakage import split_without_leakage
 from transformer_lab.electives.other_languages import chinese_bleu, split_chinese
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.notebook_12_bleu import exceptions_of_unequal_numbers, pair_of
-from transformer_lab.exercises.rules import equal_results, unless
+from transformer_lab.exercises.rules import equal_results, requirement
 from transformer_lab.exercises.sampling import InputSampler
 
 CHARACTERS = "我你他她们今天明学校老师朋友喜欢吃买看书水果红花苹面包米饭去来说话中国人大小多少"
@@ -195,10 +195,11 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
     ],
     properties=[
         Property("every pair is in the sets as often as in the input", copies_inputs, every_pair_once, lost_and_added),
-        Property(
+        requirement(
             "both copies of a pair are in the same set",
             copies_inputs,
-            unless(lambda inputs, apart: not apart, "a pair that occurs twice was put into two different sets"),
+            lambda inputs, apart: not apart,
+            "a pair that occurs twice was put into two different sets",
             sets_of_copies,
         ),
         Property(
@@ -207,10 +208,11 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
             equal_results("the same pairs and the same seed gave a different split the second time"),
             same_seed_twice,
         ),
-        Property(
+        requirement(
             "a different seed gives a different split",
             sizes_inputs,
-            unless(lambda inputs, splits: splits > 1, "ten different seeds gave the same split"),
+            lambda inputs, splits: splits > 1,
+            "ten different seeds gave the same split",
             number_of_splits,
         ),
     ],
@@ -291,21 +293,17 @@ SPLIT_CHINESE = Exercise(
         Probe("words with accented letters stay whole", accents_inputs),
     ],
     properties=[
-        Property(
+        requirement(
             "only spaces are lost",
             everything_inputs,
-            unless(
-                lambda inputs, tokens: "".join(tokens) == inputs["text"].replace(" ", ""),
-                "joined together, the tokens don't spell the sentence without its spaces",
-            ),
+            lambda inputs, tokens: "".join(tokens) == inputs["text"].replace(" ", ""),
+            "joined together, the tokens don't spell the sentence without its spaces",
         ),
-        Property(
+        requirement(
             "no token is empty or contains a space",
             everything_inputs,
-            unless(
-                lambda inputs, tokens: all(token and " " not in token for token in tokens),
-                "a token is empty or contains a space",
-            ),
+            lambda inputs, tokens: all(token and " " not in token for token in tokens),
+            "a token is empty or contains a space",
         ),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from transformer_lab.exercises.exercise import Remark
+from transformer_lab.exercises.exercise import Property, Remark
 
 Rule = Callable[[dict, Any], str | None]
 
@@ -78,3 +78,15 @@ def mode_is_restored(inputs: dict, received: dict[str, bool]) -> str | None:
     if received["training"] is not True:
         return "a model in training mode is left in evaluation mode, so the rest of a training run has no dropout"
     return "a model in evaluation mode is left in training mode" if received["evaluation"] else None
+
+
+def requirement(
+    name: str,
+    inputs: Callable[..., dict],
+    holds: Callable[[dict, Any], bool],
+    says: str,
+    call: Callable | None = None,
+    **others: Any,
+) -> Property:
+    """Return a property that requires `holds(inputs, received)` to be true. Otherwise, it reports `says`."""
+    return Property(name, inputs, unless(holds, says), call, **others)
