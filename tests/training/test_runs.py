@@ -32,12 +32,12 @@ def finished_run(tiny_preset, tmp_path_factory):
     return folder
 
 
+def metrics_of(folder, kind):
+    return [record for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == kind]
+
+
 def steps_of(folder):
-    return [
-        (record["step"], record["loss"])
-        for record in read_metrics(folder / "metrics.jsonl")
-        if record["kind"] == "step"
-    ]
+    return [(record["step"], record["loss"]) for record in metrics_of(folder, "step")]
 
 
 def digest(path):
@@ -67,9 +67,9 @@ def test_a_run_learns_and_leaves_a_model_that_translates(finished_run, tiny_pres
 
 def test_metrics_are_json_lines_that_a_plot_can_rely_on(finished_run, tiny_preset):
     lines = (finished_run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
-    steps = [record for record in records if record["kind"] == "step"]
-    epochs = [record for record in records if record["kind"] == "epoch"]
+    steps, epochs = metrics_of(finished_run, "step"), metrics_of(finished_run, "epoch")
+    assert len(lines) == len(steps) + len(epochs) + 1
+    assert json.loads(lines[-1])["kind"] == "end"
     assert [record["step"] for record in steps] == list(range(1, len(steps) + 1))
     assert set(steps[0]) == {
         "kind", "step", "epoch", "loss", "rate", "gradient_norm", "tokens_per_second", "seconds",
@@ -81,7 +81,6 @@ def test_metrics_are_json_lines_that_a_plot_can_rely_on(finished_run, tiny_prese
     }  # fmt: skip
     assert steps[-1]["rate"] == 0.0  # the linear schedule ends at zero for any number of batches
     assert max(record["rate"] for record in steps) == tiny_preset.peak_rate
-    assert records[-1]["kind"] == "end"
 
 
 def test_fields_that_differ_from_the_named_preset_are_recorded(tiny_preset):
@@ -168,8 +167,7 @@ def test_a_finished_run_without_its_checkpoints_stays_as_it_is(tiny_preset, fini
     for gone in (folder / "checkpoints" / "latest.safetensors", folder / "checkpoints"):
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
         before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        record = train(tiny_preset, folder, resume=True)
-        assert record == json.loads(before["training.json"])
+        assert train(tiny_preset, folder, resume=True) == json.loads(before["training.json"])
         with pytest.raises(InputError, match="epochs was 3, now 9"):
             train(replace(tiny_preset, epochs=9), folder, resume=True)
         assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
@@ -240,18 +238,18 @@ def test_a_model_too_large_for_the_memory_is_one_line(tiny_preset, tmp_path):
 
 def test_a_run_does_not_go_on_with_other_validation_pairs(tiny_preset, finished_run, tiny_corpus, tmp_path):
     """Validation pairs decide which weights are kept. If they changed, epochs couldn't be compared with each other."""
-    shutil.copytree(tiny_corpus, tmp_path / "corpus")
-    lines = (tiny_corpus / "val.en").read_text(encoding="utf-8").splitlines()
-    (tmp_path / "corpus" / "val.en").write_text("".join(f"{line}\n" for line in reversed(lines)), encoding="utf-8")
+    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
+    lines = (corpus / "val.en").read_text(encoding="utf-8").splitlines(keepends=True)
+    (corpus / "val.en").write_text("".join(reversed(lines)), encoding="utf-8")
     folder = shutil.copytree(finished_run, tmp_path / "run")
-    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-    moved = replace(tiny_preset, corpus=str(tmp_path / "corpus"))
+    record = records.read_json(folder / "training.json")
+    moved = replace(tiny_preset, corpus=str(corpus))
     record["configuration"]["preset"]["corpus"] = moved.corpus
-    (folder / "training.json").write_text(json.dumps(record), encoding="utf-8")
+    records.write_json(folder / "training.json", record)
     with pytest.raises(InputError, match=r"another configuration \(validation_sha256 was \w+, now \w+\): give"):
         train(moved, folder, resume=True)
     del record["configuration"]["validation_sha256"]  # a run from before this was recorded
-    (folder / "training.json").write_text(json.dumps(record), encoding="utf-8")
+    records.write_json(folder / "training.json", record)
     train(moved, folder, resume=True)
 
 
@@ -297,7 +295,7 @@ class WithSavedTable(Transformer):
         self.positional_encoding.register_buffer("table", torch.zeros(3, 3))
 
 
-def test_a_readers_model_trains_and_is_found_again(tiny_preset, finished_run, tmp_path):
+def test_a_readers_model_trains_and_is_found_again(tiny_preset, tmp_path):
     """The package's model must load the reader's weights, whether or not they include the table of positions."""
     train(replace(tiny_preset, epochs=2), tmp_path / "run", build_model=WithSavedTable)
     theirs = Translator.load(tmp_path / "run", WithSavedTable)
@@ -321,13 +319,12 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_good_checkp
 ):
     """The message gives the step and the pairs, which help find the cause. Saving NaNs would make the run worthless."""
     folder = tmp_path / "run"
-    with pytest.raises(
-        InputError, match=r"the loss is nan at step 30 \(epoch 2\), in the batch with the training pairs \d+, "
-    ) as error:
+    message = (
+        r"^the loss is nan at step 30 \(epoch 2\), in the batch with the training pairs \d+, .*: "
+        r"lower peak_rate or look at these pairs; the checkpoint of epoch 1 is intact\Z"
+    )
+    with pytest.raises(InputError, match=message):
         train(tiny_preset, folder, build_model=Diverging)
-    assert "\n" not in str(error.value)
-    assert "the checkpoint of epoch 1 is intact" in str(error.value)
-    assert "lower peak_rate or look at these pairs" in str(error.value)
     with pytest.raises(InputError, match="lower learning_rate_scale or look at these pairs"):
         train(replace(tiny_preset, schedule="paper"), tmp_path / "of the paper", build_model=Diverging)
     assert [step for step, _ in steps_of(folder)] == list(range(1, 30))
@@ -347,11 +344,10 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tiny_preset, finished_r
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
 
     try:
-        with pytest.raises(InputError, match=r"cannot write .*epoch_002\.safetensors \(File too large") as error:
+        with pytest.raises(InputError, match=r"^cannot write .*epoch_002\.safetensors \(File too large.*\Z"):
             train(tiny_preset, folder, on_log=fill_disk)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-    assert "\n" not in str(error.value)
     files = {path.name for path in (folder / "checkpoints").iterdir()}
     assert files == {"latest.safetensors", "epoch_001.safetensors"}  # no partial file is left
     train(tiny_preset, folder, resume=True)
@@ -384,10 +380,9 @@ def test_consistency_and_bpe_dropout_survive_an_interruption_bit_for_bit(fast, r
     """BPE dropout that used the library's own generator, or counted calls, would not be the same after resuming."""
     preset = replace(respelling_preset, fast=fast)
     train(preset, tmp_path / "whole")
-    steps = steps_of(tmp_path / "whole")
-    validated = next(one for one in read_metrics(tmp_path / "whole" / "metrics.jsonl") if one["kind"] == "epoch")
+    steps, epochs = steps_of(tmp_path / "whole"), metrics_of(tmp_path / "whole", "epoch")
     with pytest.raises(KeyboardInterrupt):
-        train(preset, tmp_path / "cut", on_log=interrupt_at(validated["step"] + 1))  # the first step of epoch 2
+        train(preset, tmp_path / "cut", on_log=interrupt_at(epochs[0]["step"] + 1))  # the first step of epoch 2
     train(preset, tmp_path / "cut", resume=True)
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
     assert steps[-1][1] < steps[0][1] - 0.5  # the loss falls, too
@@ -411,8 +406,7 @@ def test_steps_that_are_read_late_are_recorded_as_if_at_once(accumulation, tiny_
         run.unread_steps = unread
         run.train_epoch(1)
         run.train_epoch(2)
-        records = read_metrics(run.output / "metrics.jsonl")
-        epochs[unread] = [record["train_loss"] for record in records if record["kind"] == "epoch"]
+        epochs[unread] = [record["train_loss"] for record in metrics_of(run.output, "epoch")]
         assert steps_of(run.output) == steps_of(tmp_path / "0")
         assert digest(run.weights_of_epoch(2)) == digest(tmp_path / "0" / "checkpoints" / "epoch_002.safetensors")
     assert epochs[1] == epochs[3] == epochs[0]
@@ -471,9 +465,9 @@ def test_pairs_whose_new_tokens_would_be_too_long_keep_the_old_ones(respelling_p
 def test_a_run_from_before_a_field_existed_can_be_resumed(tiny_preset, finished_run, tmp_path):
     """The run was trained with the new field's default. Only a different value changes the configuration."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
-    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    record = records.read_json(folder / "training.json")
     del record["configuration"]["preset"]["consistency"]
-    (folder / "training.json").write_text(json.dumps(record), encoding="utf-8")
+    records.write_json(folder / "training.json", record)
     train(tiny_preset, folder, resume=True)
     with pytest.raises(InputError, match=r"\(consistency was 0\.0, now 2\.0\)"):
         train(replace(tiny_preset, consistency=2.0), folder, resume=True)
@@ -490,8 +484,8 @@ train(Preset(**json.loads(sys.argv[1])), sys.argv[2])
 
 def test_a_bare_server_can_train(tiny_preset, tmp_path):
     """A GPU server has torch, tokenizers, sacrebleu, safetensors, and tqdm, but not the packages for notebooks."""
-    preset = replace(tiny_preset, epochs=1)
-    command = [sys.executable, "-c", BARE_SERVER, json.dumps(asdict(preset)), str(tmp_path / "run")]
+    preset = json.dumps(asdict(tiny_preset) | {"epochs": 1})
+    command = [sys.executable, "-c", BARE_SERVER, preset, str(tmp_path / "run")]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
     assert "epoch 1: loss" in child.stderr
