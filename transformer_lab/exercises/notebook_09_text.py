@@ -211,10 +211,7 @@ def merges_that_meet_whole_symbols(sampler: InputSampler) -> dict:
 
 
 def equal_counts_of_longer_symbols(sampler: InputSampler) -> dict:
-    """Return words in which two pairs tie after the first merge.
-
-    The pair `(a, c)` sorts before `(ab, b)`, but `ac` sorts after `abb`.
-    """
+    """Return words in which two pairs tie after the first merge: `(a, c)` < `(ab, b)`, but `ac` > `abb`."""
     a, b, c, x, y = sorted(letters(sampler, 5))
     times = sampler.integer(2, 4)
     return {"word_counts": {a + b + b: times, a + b + x: 1, a + c + y: times}, "n_merges": 2}

@@ -22,10 +22,7 @@ LETTERS = "abcde"
 
 
 def special_ids(sampler: InputSampler, other_ids: bool) -> tuple[dict[str, int], list[int]]:
-    """Return the ids of pad, bos, and eos, and a list of their usual ids, which are then used as words.
-
-    Without `other_ids`, the special tokens have their usual ids, and the list is empty.
-    """
+    """Return the ids of pad, bos, and eos. If they are unusual, also return the usual ids, which are used as words."""
     ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
     if not other_ids:
         return ids, []
@@ -551,10 +548,7 @@ def masked_cache_inputs(sampler: InputSampler) -> dict:
 
 
 def siblings_inputs(sampler: InputSampler) -> dict:
-    """Return two steps of two tokens each.
-
-    The first two tokens don't see each other. Each of the others sees itself and one of the first two.
-    """
+    """Return two pairs of tokens. The first two don't see each other; the others see themselves and one of those."""
     mask = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
     return cache_inputs(sampler, 1, 4, 6, 2) | {"mask": mask}
 

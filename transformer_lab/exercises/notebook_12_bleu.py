@@ -22,34 +22,32 @@ def some_words(sampler: InputSampler, *counts: int) -> list[list[str]]:
     return [[words.pop() for _ in range(count)] for count in counts]
 
 
-def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dict:
-    """Return a corpus with a single sentence pair."""
-    return {"hypotheses": [hypothesis], "references": [reference]} | others
+def corpus_of(*pairs: tuple[list | str, list | str], **others: int) -> dict:
+    """Return hypotheses and references, given as pairs."""
+    hypotheses, references = zip(*pairs, strict=True)
+    return {"hypotheses": list(hypotheses), "references": list(references)} | others
 
 
 def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
-    """Return a hypothesis with wrong words around the right ones.
-
-    In the longer reference, the right words come later.
-    """
+    """Return a hypothesis with wrong words around the right ones, which come later in the longer reference."""
     before, after = sampler.integer(1, 2), sampler.integer(1, 4)
     first = before + after + sampler.integer(1, 2)  # the last correct words come after the end of the hypothesis
     right, *wrong, others, last = some_words(
         sampler, sampler.integer(4, 9), before, after, first, sampler.integer(1, 2)
     )
-    return pair_of([*wrong[0], *right, *wrong[1]], [*others, *right, *last], n=n)
+    return corpus_of(([*wrong[0], *right, *wrong[1]], [*others, *right, *last]), n=n)
 
 
 def repeated_word_inputs(sampler: InputSampler, times: int, times_in_reference: int) -> dict:
     """Return a hypothesis and a reference that repeat the same word a different number of times."""
     (word,), right, wrong = some_words(sampler, 1, sampler.integer(3, 10), sampler.integer(1, 3))
-    return pair_of([word] * times + right + wrong, [*right, *[word] * times_in_reference], n=1)
+    return corpus_of(([word] * times + right + wrong, [*right, *[word] * times_in_reference]), n=1)
 
 
 def turned_round_inputs(sampler: InputSampler) -> dict:
     """Return a hypothesis whose first two words are swapped."""
     pair, right, wrong = some_words(sampler, 2, sampler.integer(5, 14), sampler.integer(1, 6))
-    return pair_of([*pair, *right, *wrong], [*pair[::-1], *right], n=2)
+    return corpus_of(([*pair, *right, *wrong], [*pair[::-1], *right]), n=2)
 
 
 def long_and_short_inputs(sampler: InputSampler) -> dict:
@@ -57,14 +55,14 @@ def long_and_short_inputs(sampler: InputSampler) -> dict:
     right, wrong, missing, short, other = some_words(
         sampler, sampler.integer(3, 12), sampler.integer(1, 3), 4, sampler.integer(1, 2), 3
     )
-    pairs = [([*right, *wrong], [*right, *missing]), (short, other)][:: sampler.integer(0, 1) * 2 - 1]
-    return {"hypotheses": [one for one, _ in pairs], "references": [other for _, other in pairs], "n": 1}
+    pairs = [([*right, *wrong], [*right, *missing]), (short, other)]
+    return corpus_of(*pairs[:: sampler.integer(0, 1) * 2 - 1], n=1)
 
 
 def swapped_words_inputs(sampler: InputSampler) -> dict:
     """Return two hypotheses, each with some words that occur only in the other one's reference."""
     first, second, mine, yours = some_words(sampler, *(sampler.integer(1, most) for most in (5, 5, 3, 3)))
-    return {"hypotheses": [first + yours, second + mine], "references": [first + mine, second + yours], "n": 1}
+    return corpus_of((first + yours, first + mine), (second + mine, second + yours), n=1)
 
 
 def short_sentence_inputs(sampler: InputSampler) -> dict:
@@ -73,22 +71,19 @@ def short_sentence_inputs(sampler: InputSampler) -> dict:
     short, right, wrongs, others = some_words(
         sampler, sampler.integer(1, n - 2), n + wrong + sampler.integer(0, 7), wrong, wrong
     )
-    return {"hypotheses": [short, wrongs + right], "references": [short, others + right], "n": n}
+    return corpus_of((short, short), (wrongs + right, others + right), n=n)
 
 
 def same_characters_inputs(sampler: InputSampler) -> dict:
     """Return a pair of sentences that differ only in word boundaries, and a pair that is mostly right."""
     (first, second), right, wrong = some_words(sampler, 2, sampler.integer(3, 14), sampler.integer(1, 6))
-    return {
-        "hypotheses": [[first + "x", second, first], right + wrong],
-        "references": [[first, "x" + second, first], [*right, first]],
-        "n": 2,
-    }
+    merged = [first + "x", second, first], [first, "x" + second, first]
+    return corpus_of(merged, (right + wrong, [*right, first]), n=2)
 
 
 def capital_inputs(sampler: InputSampler) -> dict:
     capitals, others = some_words(sampler, sampler.integer(1, 5), sampler.integer(1, 7))
-    return pair_of([word.capitalize() for word in capitals] + others, capitals + others, n=1)
+    return corpus_of(([word.capitalize() for word in capitals] + others, capitals + others), n=1)
 
 
 def without_ngrams(subject, hypotheses, references, n):
@@ -220,42 +215,36 @@ BREVITY_PENALTY = Exercise(
 def wrong_end_inputs(sampler: InputSampler) -> dict:
     count = sampler.integer(1, 5)
     right, wrong, missing = some_words(sampler, sampler.integer(7, 18), count, count)
-    return pair_of(right + wrong, right + missing)
+    return corpus_of((right + wrong, right + missing))
 
 
 def too_short_inputs(sampler: InputSampler) -> dict:
     (words,) = some_words(sampler, sampler.integer(9, 20))
-    return pair_of(words[: sampler.integer(5, len(words) - 2)], words)
+    return corpus_of((words[: sampler.integer(5, len(words) - 2)], words))
 
 
 def too_long_inputs(sampler: InputSampler) -> dict:
     before, right, after = some_words(sampler, sampler.integer(1, 3), sampler.integer(5, 12), sampler.integer(1, 4))
-    return pair_of(before + right + after, right)
+    return corpus_of((before + right + after, right))
 
 
 def two_sentences_inputs(sampler: InputSampler) -> dict:
     """Return a long hypothesis that is slightly too short, and one whose last words are in the wrong order."""
     words, right, mixed = some_words(sampler, sampler.integer(8, 14), sampler.integer(4, 7), sampler.integer(3, 5))
-    return {
-        "hypotheses": [words[: len(words) - sampler.integer(1, 3)], right + mixed[::-1]],
-        "references": [words, right + mixed],
-    }
+    return corpus_of((words[: -sampler.integer(1, 3)], words), (right + mixed[::-1], right + mixed))
 
 
 def short_and_long_inputs(sampler: InputSampler) -> dict:
-    """Return a hypothesis that is longer than its reference.
-
-    Also return one that is shorter than its reference and has fewer than four words.
-    """
+    """Return a hypothesis that is longer than its reference, and a shorter one with fewer than four words."""
     before, right, after, others = some_words(
         sampler, sampler.integer(1, 2), sampler.integer(5, 12), 1, sampler.integer(7, 12)
     )
-    return {"hypotheses": [before + right + after, others[: sampler.integer(1, 3)]], "references": [right, others]}
+    return corpus_of((before + right + after, right), (others[: sampler.integer(1, 3)], others))
 
 
 def repeated_inputs(sampler: InputSampler) -> dict:
     right, missing = some_words(sampler, sampler.integer(5, 10), 2)
-    return pair_of(right + right[:1] * sampler.integer(2, 5), right + missing)
+    return corpus_of((right + right[:1] * sampler.integer(2, 5), right + missing))
 
 
 def as_it_is_and_without_a_4gram(subject, hypotheses, references):

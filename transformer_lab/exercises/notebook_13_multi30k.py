@@ -3,7 +3,7 @@
 import torch
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.harnesses import raised
+from transformer_lab.exercises.harnesses import outcome, raised
 from transformer_lab.exercises.rules import REFUSED, raises, requirement
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.training import average_checkpoints
@@ -19,10 +19,7 @@ def average_of_rows(subject, **stacked):
 def average_of_names_in_other_orders(subject, weight, bias):
     states = [{"weight": one, "bias": other} for one, other in zip(weight, bias, strict=True)]
     states[0] = dict(reversed(states[0].items()))
-    try:
-        return {"raised": "nothing", "averaged": dict(subject(states))}
-    except Exception as error:
-        return {"raised": type(error).__name__, "averaged": {}}
+    return outcome(lambda: dict(subject(states)))
 
 
 def checkpoints_afterwards(subject, weight):
@@ -95,9 +92,9 @@ def names_are_not_mixed_up(inputs, received):
             "the same model, so average them: comparing `keys()` ignores the order of names."
         )
     for name, stacked in inputs.items():
-        if received["averaged"][name].shape != stacked[0].shape:
+        if received["returned"][name].shape != stacked[0].shape:
             return f"the mean of `{name}` has the wrong shape"
-        if not torch.allclose(received["averaged"][name], stacked.mean(0)):
+        if not torch.allclose(received["returned"][name], stacked.mean(0)):
             return f"the mean of `{name}` is wrong when one checkpoint lists its names in a different order"
     return None
 

@@ -1,8 +1,11 @@
 """Notebook 20, what attention replaced: additive attention, with a recurrent encoder and decoder around it."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
+from transformer_lab.data import pad_batch
 from transformer_lab.electives.recurrent import (
     AdditiveAttention,
     AttentionDecoder,
@@ -105,29 +108,26 @@ def nothing_allowed_is_no_nan(inputs, received):
     return remark_on_uniform_weights(inputs["mask"], received["weights"], additive_answer(inputs)[1])
 
 
-ADDITIVE_AXES = {
-    "query": "batch query d_query",
-    "memory": "batch key d_memory",
-    "keys": "batch key d_attention",
-    "mask": "batch query key",
-    "context": "batch query d_memory",
-    "weights": "batch query key",
-}
-
 ADDITIVE_ATTENTION = Exercise(
     answer=AdditiveAttention,
     blank=("__init__", "forward"),
     points=3,
     minutes=25,
     returns=("context", "weights"),
-    axes=ADDITIVE_AXES,
+    axes={
+        "query": "batch query d_query",
+        "memory": "batch key d_memory",
+        "keys": "batch key d_attention",
+        "mask": "batch query key",
+        "context": "batch query d_memory",
+        "weights": "batch query key",
+    },
+    call=additive_call,
     probes=[
-        Probe("one query and three words", additive_inputs, additive_call),
-        Probe(
-            "a batch with several queries", lambda sampler: additive_inputs(sampler, 2, query=3, key=4), additive_call
-        ),
-        Probe("a mask hides the word with the highest weight", additive_mask_inputs, additive_call),
-        Probe("keys that the caller passes are used as they are", additive_keys_inputs, additive_call),
+        Probe("one query and three words", additive_inputs),
+        Probe("a batch with several queries", lambda sampler: additive_inputs(sampler, 2, query=3, key=4)),
+        Probe("a mask hides the word with the highest weight", additive_mask_inputs),
+        Probe("keys that the caller passes are used as they are", additive_keys_inputs),
         Probe(
             "gradients reach query, memory, and all weights",
             lambda sampler: additive_inputs(sampler, query=2),
@@ -141,7 +141,7 @@ ADDITIVE_ATTENTION = Exercise(
             has_parameters_of(AdditiveAttention),
             parameters_and_shared,
         ),
-        Property("every row of weights adds up to 1", additive_mask_inputs, allowed_weights_sum_to_one, additive_call),
+        Property("every row of weights adds up to 1", additive_mask_inputs, allowed_weights_sum_to_one),
         Property(
             "a query that may attend to nothing doesn't cause NaN",
             nothing_allowed_inputs,
@@ -164,8 +164,7 @@ def encoder_inputs(sampler: InputSampler, lengths: tuple[int, ...] = (3,), padde
     source = torch.full((len(lengths), max(*lengths, padded_to)), pad_id)
     words = [token for token in range(9) if token != pad_id]
     for row, length in enumerate(lengths):
-        order = sampler.order(8)
-        source[row, :length] = torch.tensor([words[index] for index in order[:length]])
+        source[row, :length] = torch.tensor(sampler.shuffled(words)[:length])
     return {"arguments": arguments, "weights": weights, "source": source}
 
 
@@ -253,6 +252,8 @@ def encoder_dropout(subject, arguments, weights, source):
     return extremes(build(subject, arguments, weights).train(), source, samples=600, evaluated=20)
 
 
+dropout_probe = partial(Probe, call=encoder_dropout, is_example=False)
+
 RECURRENT_ENCODER = Exercise(
     answer=RecurrentEncoder,
     blank=("__init__", "forward"),
@@ -273,17 +274,9 @@ RECURRENT_ENCODER = Exercise(
         Probe("several layers", lambda sampler: encoder_inputs(sampler, (3, 2), n_layers=sampler.integer(2, 3))),
         Probe("a pad_id other than 0", lambda sampler: encoder_inputs(sampler, (2, 4), pad_id=sampler.integer(1, 8))),
         Probe("gradients reach the embedding and both directions", encoder_gradient_inputs, encoder_gradients),
-        Probe(
-            "dropout acts on embeddings and memory, in training only",
-            encoder_dropout_inputs,
-            encoder_dropout,
-            is_example=False,
-        ),
-        Probe(
-            "with two layers, dropout also acts between them",
-            lambda sampler: encoder_dropout_inputs(sampler, 2),
-            encoder_dropout,
-            is_example=False,
+        dropout_probe("dropout acts on embeddings and memory, in training only", encoder_dropout_inputs),
+        dropout_probe(
+            "with two layers, dropout also acts between them", lambda sampler: encoder_dropout_inputs(sampler, 2)
         ),
     ],
     properties=[
@@ -359,6 +352,10 @@ def step_inputs(sampler: InputSampler, arguments: dict, weights: dict, target: T
     """Return the inputs for one step: the first token of each target, the memory, and a random state, in this order."""
     state = sampler.numbers(len(target), 4, low=-0.9, high=0.9)
     return {"arguments": arguments, "weights": weights, "token": target[:, 0], "memory": memory, "state": state} | mask
+
+
+def plain_step_inputs(sampler: InputSampler) -> dict:
+    return step_inputs(sampler, **decoder_inputs(sampler))
 
 
 def masked_step_inputs(sampler: InputSampler) -> dict:
@@ -445,16 +442,8 @@ ATTENTION_DECODER = Exercise(
     },
     builds_on=("TokenEmbedding", "AdditiveAttention"),
     probes=[
-        Probe(
-            "the output of one step",
-            lambda sampler: step_inputs(sampler, **decoder_inputs(sampler)),
-            output_of_one_step,
-        ),
-        Probe(
-            "the state after one step",
-            lambda sampler: step_inputs(sampler, **decoder_inputs(sampler)),
-            state_after_one_step,
-        ),
+        Probe("the output of one step", plain_step_inputs, output_of_one_step),
+        Probe("the state after one step", plain_step_inputs, state_after_one_step),
         Probe("one step of a batch, with a mask", masked_step_inputs, one_step),
         Probe("three tokens, one after the other", decoder_inputs),
         Probe("a batch with a mask that hides the padding of the source", decoder_mask_inputs),
@@ -468,10 +457,7 @@ ATTENTION_DECODER = Exercise(
     ],
     properties=[
         Property(
-            "keys computed in advance change nothing",
-            masked_step_inputs,
-            keys_change_nothing,
-            keys_of_forward_and_step,
+            "keys computed in advance change nothing", masked_step_inputs, keys_change_nothing, keys_of_forward_and_step
         ),
     ],
 )
@@ -486,8 +472,7 @@ def scripted_inputs(sampler: InputSampler, lengths: tuple[int, ...], other_ids: 
     free = sampler.shuffled([token for token in range(16) if token not in [*ids.values(), *usual]])
     sayings, free = free[:5], free[5:]
     first, filler = free[-len(lengths) :], free[0]
-    scripts = {}
-    source = torch.full((len(lengths), len(lengths) + 1), ids["pad_id"])
+    scripts, sources = {}, []
     widths = sampler.order(len(lengths)) if len(lengths) > 1 else [0]
     for row, length in enumerate(lengths):
         said = [free[sampler.integer(0, len(free) - 1)] for _ in range(length)]
@@ -495,11 +480,12 @@ def scripted_inputs(sampler: InputSampler, lengths: tuple[int, ...], other_ids: 
         for special in ("pad_id", "bos_id") if specials else ():
             said.insert(sampler.integer(0, len(said) - 1), ids[special])
         scripts[first[row]] = said + ([] if endless else [ids["eos_id"]])
-        source[row, : widths[row] + 2] = torch.tensor([first[row], *[filler] * widths[row], ids["eos_id"]])
+        sources.append([first[row], *[filler] * widths[row], ids["eos_id"]])
     names = ("says_when_confused", "says_when_it_sees_padding", "says_when_it_sees_nothing", "says_in_training_mode",
              "says_after_its_end")  # fmt: skip
     model = {"says_to_source_beginning_with": scripts, **dict(zip(names, sayings, strict=True)), "vocab": 16}
     model |= {"training": True} if training else {}
+    source = pad_batch(sources, ids["pad_id"])
     return {"model": model | (ids if other_ids else {}), "source": source, "max_length": max_length}
 
 

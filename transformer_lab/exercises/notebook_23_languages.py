@@ -1,9 +1,11 @@
 """Notebook 23, other languages: a split without data leakage, and tokens and BLEU for Chinese."""
 
+from collections.abc import Callable
+
 from transformer_lab.electives.leakage import split_without_leakage
 from transformer_lab.electives.other_languages import chinese_bleu, split_chinese
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.notebook_12_bleu import exceptions_of_unequal_numbers, pair_of
+from transformer_lab.exercises.notebook_12_bleu import corpus_of, exceptions_of_unequal_numbers
 from transformer_lab.exercises.rules import equal_results, requirement
 from transformer_lab.exercises.sampling import InputSampler
 
@@ -52,10 +54,14 @@ def table_of(sampler: InputSampler, related: list[tuple[str, str]], singles: int
     return {"pairs": sampler.shuffled([*related, *sampler.shuffled(UNRELATED)[:singles]]), "held_out": held_out}
 
 
-def related_inputs(sampler: InputSampler, links: tuple[tuple[int, int], ...], singles: int, held_out: int) -> dict:
-    """Return pairs that share sentences. Each link contains the indices of an English and a French sentence."""
-    ((english, french),) = phrases(sampler, 1)
-    return table_of(sampler, [(english[one], french[other]) for one, other in links], singles, held_out)
+def related(*links: tuple[int, int], singles: int, held_out: int) -> Callable[[InputSampler], dict]:
+    """Return inputs with pairs that share sentences. Each link contains the indices of an English and a French one."""
+
+    def inputs(sampler: InputSampler) -> dict:
+        ((english, french),) = phrases(sampler, 1)
+        return table_of(sampler, [(english[one], french[other]) for one, other in links], singles, held_out)
+
+    return inputs
 
 
 def near_duplicates_inputs(sampler: InputSampler) -> dict:
@@ -169,27 +175,21 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
     banned=("sklearn.", "networkx.", "transformer_lab.data.corpora.related_pairs"),
     call=kept_together,
     probes=[
-        Probe(
-            "two pairs with the same source sentence stay together",
-            lambda sampler: related_inputs(sampler, ((0, 0), (0, 1)), 3, 2),
-        ),
-        Probe(
-            "two pairs with the same target sentence stay together",
-            lambda sampler: related_inputs(sampler, ((0, 0), (1, 0)), 3, 2),
-        ),
+        Probe("two pairs with the same source sentence stay together", related((0, 0), (0, 1), singles=3, held_out=2)),
+        Probe("two pairs with the same target sentence stay together", related((0, 0), (1, 0), singles=3, held_out=2)),
         Probe(
             "two pairs that are related through a third one stay together",
-            lambda sampler: related_inputs(sampler, ((0, 0), (1, 1), (0, 1)), 4, 2),
+            related((0, 0), (1, 1), (0, 1), singles=4, held_out=2),
         ),
         Probe(
             "a chain of five pairs stays together",
-            lambda sampler: related_inputs(sampler, ((0, 0), (0, 1), (1, 1), (1, 2), (2, 2)), 6, 4),
+            related((0, 0), (0, 1), (1, 1), (1, 2), (2, 2), singles=6, held_out=4),
         ),
         Probe("case, punctuation, and spaces don't separate two pairs", near_duplicates_inputs),
         Probe("the sets have the right sizes", sizes_inputs, sizes_of_sets),
         Probe(
             "a group that's larger than `held_out` is used for training",
-            lambda sampler: related_inputs(sampler, ((0, 0), (0, 1), (0, 2)), 6, 2),
+            related((0, 0), (0, 1), (0, 2), singles=6, held_out=2),
             always_in_training,
         ),
     ],
@@ -312,10 +312,7 @@ SPLIT_CHINESE = Exercise(
 
 
 def spoiled(sampler: InputSampler, characters: list[str], others: list[str], kept: int = 4) -> str:
-    """Replace one to four characters after the first `kept` characters.
-
-    Four correct ones in a row keep the score above 0.
-    """
+    """Replace one to four characters after the first `kept` ones. Four right ones in a row keep the score above 0."""
     result = list(characters)
     places = sampler.order(len(characters) - kept)[: sampler.integer(1, 4)]
     for place, other in zip(places, others, strict=False):
@@ -326,7 +323,7 @@ def spoiled(sampler: InputSampler, characters: list[str], others: list[str], kep
 def replaced_inputs(sampler: InputSampler) -> dict:
     characters = some_characters(sampler, sampler.integer(14, 20))
     others, reference = characters[:4], characters[4:]
-    return pair_of(spoiled(sampler, reference, others), "".join(reference))
+    return corpus_of((spoiled(sampler, reference, others), "".join(reference)))
 
 
 def two_sentences_inputs(sampler: InputSampler) -> dict:
@@ -334,13 +331,10 @@ def two_sentences_inputs(sampler: InputSampler) -> dict:
     characters = some_characters(sampler, 25)
     first, second = characters[4 : sampler.integer(14, 17)], characters[17 : sampler.integer(22, 25)]
     kept, right = len(first) - sampler.integer(1, 3), sampler.integer(2, 4)
-    return {
-        "hypotheses": [
-            spoiled(sampler, first[:kept], characters[:4]),
-            "".join([*second[:right], first[-1], first[-2], "。"]),
-        ],
-        "references": ["".join(first), "".join([*second, "。"])],
-    }
+    return corpus_of(
+        (spoiled(sampler, first[:kept], characters[:4]), "".join(first)),
+        ("".join([*second[:right], first[-1], first[-2], "。"]), "".join([*second, "。"])),
+    )
 
 
 def segmented_inputs(sampler: InputSampler) -> dict:
@@ -350,7 +344,7 @@ def segmented_inputs(sampler: InputSampler) -> dict:
     hypothesis = spoiled(sampler, reference[: -sampler.integer(1, 3)], others)
     places = [sampler.integer(1, 2), sampler.integer(3, 4), len(hypothesis)]
     pieces = [hypothesis[one:other] for one, other in zip([0, *places], places, strict=False)]
-    return pair_of(" ".join([*pieces, "。"]), "".join([*reference, "。"]))
+    return corpus_of((" ".join([*pieces, "。"]), "".join([*reference, "。"])))
 
 
 def lowercase_name_inputs(sampler: InputSampler) -> dict:
@@ -358,7 +352,7 @@ def lowercase_name_inputs(sampler: InputSampler) -> dict:
     name = some_names(sampler, 1)[0]
     characters = some_characters(sampler, sampler.integer(14, 20))
     others, before, after = characters[:4], "".join(characters[4:9]), characters[9:]
-    return pair_of(f"{before}{name.lower()}{spoiled(sampler, after, others, 0)}", f"{before}{name}{''.join(after)}")
+    return corpus_of((f"{before}{name.lower()}{spoiled(sampler, after, others, 0)}", f"{before}{name}{''.join(after)}"))
 
 
 def nothing_said_inputs(sampler: InputSampler) -> dict:
@@ -366,8 +360,7 @@ def nothing_said_inputs(sampler: InputSampler) -> dict:
     characters = some_characters(sampler, sampler.integer(20, 25))
     others, untranslated, reference = characters[:4], "".join(characters[4:7]), characters[7:]
     pairs = [(spoiled(sampler, reference, others), "".join(reference)), ("", untranslated)]
-    hypotheses, references = zip(*sampler.shuffled(pairs), strict=True)
-    return {"hypotheses": list(hypotheses), "references": list(references)}
+    return corpus_of(*sampler.shuffled(pairs))
 
 
 def bracket_inputs(sampler: InputSampler) -> dict:
@@ -376,7 +369,7 @@ def bracket_inputs(sampler: InputSampler) -> dict:
     characters = some_characters(sampler, sampler.integer(16, 22))
     others, before, after = characters[:4], characters[4 : sampler.integer(6, 10)], characters[10:]
     start = "".join(before) + " " + " ".join(words)
-    return pair_of(f"{start} {last}!{spoiled(sampler, after, others, 0)}", f"{start} ({last})!{''.join(after)}")
+    return corpus_of((f"{start} {last}!{spoiled(sampler, after, others, 0)}", f"{start} ({last})!{''.join(after)}"))
 
 
 def no_four_in_a_row_inputs(sampler: InputSampler) -> dict:
@@ -387,8 +380,9 @@ def no_four_in_a_row_inputs(sampler: InputSampler) -> dict:
     characters = some_characters(sampler, 11)
     one, other, wrong, *rest = some_names(sampler, 5)
     hypothesis = [*characters[:3], characters[9], *characters[4:7], characters[10]]
-    return pair_of(
-        " ".join(["".join(hypothesis), one, wrong, *rest]), " ".join(["".join(characters[:8]), one, other, *rest])
+    reference = characters[:8]
+    return corpus_of(
+        (" ".join(["".join(hypothesis), one, wrong, *rest]), " ".join(["".join(reference), one, other, *rest]))
     )
 
 

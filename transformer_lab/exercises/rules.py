@@ -81,12 +81,7 @@ def mode_is_restored(inputs: dict, received: dict[str, bool]) -> str | None:
 
 
 def requirement(
-    name: str,
-    inputs: Callable[..., dict],
-    holds: Callable[[dict, Any], bool],
-    says: str,
-    call: Callable | None = None,
-    **others: Any,
+    name: str, inputs: Callable, holds: Callable[..., bool], says: str, call: Callable | None = None, **others: Any
 ) -> Property:
     """Return a property that requires `holds(inputs, received)` to be true. Otherwise, it reports `says`."""
     return Property(name, inputs, unless(holds, says), call, **others)

@@ -126,13 +126,6 @@ def pad_by_the_library(sequences, pad_id):
     return pad_sequence(tensors, batch_first=True, padding_value=pad_id)
 
 
-def pad_by_filling(sequences, pad_id):
-    padded = torch.full((len(sequences), max(map(len, sequences))), pad_id)
-    for row, sequence in zip(padded, sequences, strict=True):
-        row[: len(sequence)] = torch.tensor(sequence)
-    return padded
-
-
 def pad_by_zip_longest(sequences, pad_id):
     return torch.tensor(list(zip_longest(*sequences, fillvalue=pad_id))).T
 
@@ -187,6 +180,6 @@ VARIANTS = {
     "build_vocabulary": [vocabulary_by_loops, vocabulary_by_update, vocabulary_by_hand],
     "learn_bpe": [learn_by_recounting, learn_by_regular_expression, learn_with_lists_for_pairs],
     "apply_bpe": [apply_by_recursion, apply_by_rank, apply_by_regular_expression],
-    "pad_batch": [pad_by_the_library, pad_by_filling, pad_by_zip_longest, pad_in_numpy],
+    "pad_batch": [pad_by_the_library, pad_by_zip_longest, pad_in_numpy],
     "token_batches": [batches_from_the_longest, batches_in_order, batches_by_argsort],
 }

@@ -40,13 +40,6 @@ def loss_by_soft_labels(logits, labels, smoothing, pad_id):
     return (losses * real).sum() / real.sum()
 
 
-def loss_by_probability_targets(logits, labels, smoothing, pad_id):
-    keep = labels.flatten().ne(pad_id)
-    logits, labels = logits.flatten(0, 1)[keep], labels.flatten()[keep]
-    target = F.one_hot(labels, logits.size(-1)).to(logits) * (1 - smoothing) + smoothing / logits.size(-1)
-    return nn.CrossEntropyLoss()(logits, target)
-
-
 def loss_by_loops(logits, labels, smoothing, pad_id):
     losses = []
     for sentence, answers in zip(logits, labels, strict=True):
@@ -191,13 +184,7 @@ def evaluation_with_weights(model, batches):
 
 VARIANTS = {
     "shift_target": [shifted_by_narrow, shifted_by_index, shifted_by_lists],
-    "label_smoothing_loss": [
-        loss_by_torch,
-        loss_by_soft_labels,
-        loss_by_probability_targets,
-        loss_by_loops,
-        loss_by_divergence,
-    ],
+    "label_smoothing_loss": [loss_by_torch, loss_by_soft_labels, loss_by_loops, loss_by_divergence],
     "warmup_rate": [rate_in_two_pieces, rate_from_its_peak, rate_by_torch, rate_by_exponents],
     "train_step": [step_with_functional_loss, step_with_clipping_by_hand, step_reading_the_whole_target],
     "evaluate": [evaluation_of_sums, evaluation_of_all_losses, evaluation_with_weights],

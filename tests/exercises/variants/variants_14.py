@@ -70,17 +70,7 @@ def rate_by_numpy(weights, gold):
     return 1 - 2 * precision * recall / (precision + recall) if hits else 1.0
 
 
-def rate_by_sure_and_possible(weights, gold):
-    """Use Och and Ney's own formula, treating every link as both sure and possible."""
-    if weights.shape != gold.shape:
-        raise ValueError("shapes")
-    found = torch.zeros_like(gold)
-    found[torch.arange(len(found)), weights.max(dim=-1).indices] = True
-    sure = possible = gold
-    return 1 - ((found & sure).sum() + (found & possible).sum()).item() / (found.sum() + sure.sum()).item()
-
-
 VARIANTS = {
     "attention_rollout": [rollout_by_halves, rollout_by_chain, rollout_by_loops, rollout_by_recursion],
-    "alignment_error_rate": [rate_by_sets, rate_by_one_hot, rate_by_numpy, rate_by_sure_and_possible],
+    "alignment_error_rate": [rate_by_sets, rate_by_one_hot, rate_by_numpy],
 }

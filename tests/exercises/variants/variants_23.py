@@ -145,12 +145,7 @@ def bleu_from_its_parts(hypotheses, references):
 
 
 VARIANTS = {
-    "split_without_leakage": [
-        split_with_union_find,
-        split_by_merging_sets,
-        split_by_sorting,
-        split_breadth_first,
-    ],
+    "split_without_leakage": [split_with_union_find, split_by_merging_sets, split_by_sorting, split_breadth_first],
     "split_chinese": [split_by_groups, split_by_pattern, split_sign_by_sign],
     "chinese_bleu": [bleu_of_mapped, bleu_of_joined_tokens, bleu_from_its_parts],
 }
