@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
@@ -89,15 +89,17 @@ def python_sources() -> list[Path]:
     return sorted((ROOT / "transformer_lab").rglob("*.py"))
 
 
-def imported_packages() -> set[str]:
-    names = set()
+def nodes_of_the_package() -> Iterator[tuple[str, ast.AST]]:
+    """Yield every node of the package's syntax trees, with the path of its file."""
     for path in python_sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                names.add(node.module.partition(".")[0])
-    return names
+            yield str(path.relative_to(ROOT)), node
+
+
+def imported_packages(node: ast.AST) -> set[str]:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+    return {name.partition(".")[0] for name in names}
 
 
 def test_every_pin_is_one_exact_version():
@@ -161,7 +163,9 @@ def test_the_environment_has_the_pinned_versions():
 def test_the_packages_of_the_course_are_pinned_and_used():
     course = {"torch", "jupyterlab", "matplotlib", "seaborn", "spacy", "torchtext", "nbval", "ipywidgets"}
     assert course <= pins(LEARNER).keys()
-    assert {"torch", "matplotlib", "seaborn", "spacy", "torchtext", "ipywidgets"} <= imported_packages()
+    assert {"torch", "matplotlib", "seaborn", "spacy", "torchtext", "ipywidgets"} <= {
+        name for _, node in nodes_of_the_package() for name in imported_packages(node)
+    }
     commands = [ROOT / "Makefile", *python_sources(), *(ROOT / "tests").rglob("test_*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in commands if path != Path(__file__))
     assert "jupyter" in text
@@ -185,14 +189,11 @@ def test_importing_stays_light(module):
 def test_weights_are_never_pickled():
     """Loading a pickle can run code, but opening a stranger's checkpoint must never do that."""
     found = []
-    for path in python_sources():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            imports = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            imports += [node.module] if isinstance(node, ast.ImportFrom) else []
-            if {"pickle", "dill", "joblib", "shelve"} & {str(name).partition(".")[0] for name in imports}:
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno} imports pickle")
-            if isinstance(node, ast.Attribute) and node.attr in ("load", "save") and ast.unparse(node.value) == "torch":
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno} uses torch.{node.attr}")
+    for path, node in nodes_of_the_package():
+        if {"pickle", "dill", "joblib", "shelve"} & imported_packages(node):
+            found.append(f"{path}:{node.lineno} imports pickle")
+        if isinstance(node, ast.Attribute) and node.attr in ("load", "save") and ast.unparse(node.value) == "torch":
+            found.append(f"{path}:{node.lineno} uses torch.{node.attr}")
     assert found == []
 
 

@@ -5,7 +5,7 @@ parsed only from their words.
 """
 
 import lzma
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 import pytest
@@ -331,23 +331,24 @@ def sample() -> list[Caption]:
     return generate_captions(8000, seed=11)
 
 
-def noun_forms() -> dict[str, set[tuple[str, str]]]:
-    """Return every form of every noun with its readings: (case, gender or plural)."""
-    forms: dict[str, set[tuple[str, str]]] = {}
+def noun_forms() -> tuple[dict[str, set[tuple[str, str]]], dict[str, set[str]]]:
+    """Return every form of every noun with its readings (case, gender or plural), and with its translations."""
+    readings, translations = defaultdict(set), defaultdict(set)
     for line in NOUNS.strip().splitlines():
-        article, noun, plural, _, _ = line.split()
+        article, noun, plural, one, many = line.split()
         gender = {"der": "m", "die": "f", "das": "n"}[article]
-        weak = noun.endswith("*")
-        noun = noun.rstrip("*")
+        singular = noun.rstrip("*")
         for case in (NOM, ACC, DAT):
-            forms.setdefault(plural if weak and case != NOM else noun, set()).add((case, gender))
-            if plural != "-":
-                dative = plural if plural[-1] in "ns" or case != DAT else plural + "n"
-                forms.setdefault(dative, set()).add((case, "pl"))
-    return forms
+            oblique = plural if noun.endswith("*") and case != NOM else singular
+            dative = plural if plural[-1] in "ns" or case != DAT else plural + "n"
+            for form, group, english in ((oblique, gender, one), (dative, "pl", many)):
+                if not form.startswith("-"):
+                    readings[form].add((case, group))
+                    translations[form].add(english)
+    return dict(readings), dict(translations)
 
 
-FORMS = noun_forms()
+FORMS, TRANSLATIONS = noun_forms()
 
 
 def capital(word: str) -> bool:
@@ -502,67 +503,56 @@ def test_two_way_prepositions_show_place_and_direction(sample):
 
 def test_nouns_are_aligned_with_all_words_of_their_translations(sample):
     """A noun and every word of its translation must be linked: "Bauarbeiter" with "construction" and "worker"."""
-    english = {}
-    for line in NOUNS.strip().splitlines():
-        _, noun, plural, one, many = line.split()
-        english.setdefault(noun.rstrip("*"), set()).add(one)
-        for form in (plural, plural + "n"):
-            english.setdefault(form, set()).add(many)
-    for form, translations in list(english.items()):
-        if form in FORMS and (ACC, "m") in FORMS[form]:  # "den Jungen", singular or plural
-            singular = next((line.split() for line in NOUNS.strip().splitlines() if line.split()[2] == form), None)
-            translations |= {singular[3]} if singular else set()
     for caption in sample:
         for i, word in enumerate(words_of(caption)):
             if capital(word) and word not in SET_PHRASES:
                 translation = "_".join(aligned(caption, i))
                 bare = translation.removeprefix("A_").removeprefix("An_")
-                known = english[word] | {f"{one}_of" for one in english[word]}
+                known = TRANSLATIONS[word] | {f"{one}_of" for one in TRANSLATIONS[word]}
                 assert {translation, bare, bare[:1].lower() + bare[1:]} & known, f"{word}: {translation} in {caption}"
 
 
 def test_finite_verb_is_second_in_main_clauses_and_last_in_subordinate_ones(sample):
     counts = Counter()
     for caption in sample:
-        words = words_of(caption)
-        first, *others = clauses(words)
+        first, *others = clauses(words_of(caption))
         message = caption.german
-
-        def subordinate(part: list[str], message: str) -> None:
-            finite = finite_verbs(part)
-            if part[0] == "um":
-                apart = part[-2] == "zu" and part[-1] in PLURAL
-                assert apart or part[-1] in {f"{prefix}zu{verb}" for prefix in PREFIXES for verb in PLURAL}, message
-                counts["um"] += 1
-            else:
-                assert finite == [len(part) - 1], message
-                counts[part[0] if part[0] in CONJUNCTIONS else "relative"] += 1
-                assert part[0] in CONJUNCTIONS or part[0] in PRONOUNS or part[1] in PRONOUNS, message
-
         if first[0] in CONJUNCTIONS:
-            subordinate(first, message)
-            assert finite_verbs(others[0])[0] == 0, message
+            main, subordinate = others[0], [first, *others[1:]]
+            assert finite_verbs(main)[0] == 0, message
             counts["behind a clause"] += 1
-            others = others[1:]
         elif not finite_verbs(first):  # "Der Mann, der einen Hut trägt, lacht."
             assert sum(map(capital, first)) >= 1, message
-            subordinate(others[0], message)
-            assert finite_verbs(others[1])[0] == 0, message
-            others = others[2:]
+            main, subordinate = others[1], [others[0], *others[2:]]
+            assert finite_verbs(main)[0] == 0, message
         else:
-            verb = finite_verbs(first)[0]
+            subordinate = others
+            verb, *more = finite_verbs(first)
             if first[0] in TWO_WAY or first[0] in CONTRACTIONS:
                 assert sum(map(capital, first[:verb])) == 1, f"more than one thing before the verb: {message}"
                 counts["place or time first"] += 1
             else:
                 _, _, rows, _ = noun_phrases(first)[0]
                 assert NOM in {case for case, _ in rows} or first[1] == "Gruppe", message
-            again = finite_verbs(first)[1:]
-            assert all(first[i - 1] == "und" for i in again), message
-        for part in others:
-            subordinate(part, message)
+            assert all(first[i - 1] == "und" for i in more), message
+        for part in subordinate:
+            kind = kind_of_subordinate_clause(part)
+            assert kind, message
+            counts[kind] += 1
     for kind in ("um", *CONJUNCTIONS, "relative", "behind a clause", "place or time first"):
         assert counts[kind] > 100, kind
+
+
+def kind_of_subordinate_clause(part: list[str]) -> str | None:
+    """Return "um", a conjunction, or "relative". If the verb isn't at the end of such a clause, return None."""
+    if part[0] == "um":
+        joined = {f"{prefix}zu{verb}" for prefix in PREFIXES for verb in PLURAL}
+        return "um" if part[-1] in joined or (part[-2] == "zu" and part[-1] in PLURAL) else None
+    if finite_verbs(part) != [len(part) - 1]:
+        return None
+    if part[0] in CONJUNCTIONS:
+        return part[0]
+    return "relative" if part[0] in PRONOUNS or part[1] in PRONOUNS else None
 
 
 def finite_verbs(part: list[str]) -> list[int]:

@@ -259,18 +259,13 @@ def _same_cells(path: Path, solution: NotebookNode) -> bool:
     if not path.exists():
         return False
     built = nbformat.read(path, as_version=nbformat.NO_CONVERT)
-    if not all(cell.execution_count for cell in built.cells if cell.cell_type == "code" and cell.source.strip()):
+    code = [cell for cell in built.cells if cell.cell_type == "code"]
+    if not all(cell.execution_count for cell in code if cell.source.strip()):
         return False
-    return _as_text(_without_outputs(built)) == _as_text(solution)
-
-
-def _without_outputs(notebook: NotebookNode) -> NotebookNode:
-    notebook = deepcopy(notebook)
-    notebook.metadata.pop("widgets", None)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    return notebook
+    built.metadata.pop("widgets", None)
+    for cell in code:
+        cell.outputs, cell.execution_count = [], None
+    return _as_text(built) == _as_text(solution)
 
 
 def _execute(solution: NotebookNode, path: Path) -> None:
@@ -309,32 +304,26 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     except (CellTimeoutError, DeadKernelError) as error:
         raise InputError(f"solutions/{path.name} stopped: {' '.join(str(error).split())}") from error
     solution.metadata["language_info"] = dict(METADATA["language_info"])
-    _keep_pictures_of_widgets(solution)
-    _join_streams(solution)
-
-
-def _join_streams(solution: NotebookNode) -> None:
-    """Join consecutive outputs of the same stream, because the points where they are split vary from run to run."""
-    for cell in solution.cells:
-        joined: list[NotebookNode] = []
-        for output in cell.get("outputs", []):
-            previous = joined[-1] if joined else {}
-            if output.output_type == "stream" and previous.get("name") == output.name:
-                previous.text += output.text
-            else:
-                joined.append(output)
-        if "outputs" in cell:
-            cell.outputs = joined
-
-
-def _keep_pictures_of_widgets(solution: NotebookNode) -> None:
-    """Replace widgets with pictures, because widgets need a kernel, but any page can show a picture."""
     solution.metadata.pop("widgets", None)
     for cell in solution.cells:
-        for output in cell.get("outputs", []):
-            data = output.get("data", {})
-            if "text/html" in data:
-                data.pop("application/vnd.jupyter.widget-view+json", None)
+        if cell.cell_type == "code":
+            cell.outputs = _tidy(cell.outputs)
+
+
+def _tidy(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
+    """Join consecutive outputs of the same stream, and replace widgets with their pictures.
+
+    The points where a stream is split vary from run to run. A widget needs a kernel, but any page can show a picture.
+    """
+    tidied: list[NotebookNode] = []
+    for output in outputs:
+        if output.output_type == "stream" and tidied and tidied[-1].get("name") == output.name:
+            tidied[-1].text += output.text
+            continue
+        if "text/html" in output.get("data", {}):
+            output.data.pop("application/vnd.jupyter.widget-view+json", None)
+        tidied.append(output)
+    return tidied
 
 
 def _as_text(notebook: NotebookNode) -> str:

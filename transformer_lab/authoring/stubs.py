@@ -5,6 +5,7 @@ import inspect
 import io
 import textwrap
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 # nbgrader's lines for an empty body, and its markers around a solution.
 EMPTY_BODY = ("# YOUR CODE HERE", "raise NotImplementedError()")
@@ -63,9 +64,7 @@ def _bodies(source: str, name: str, blank: Sequence[str]) -> list[tuple[int, int
         functions = [answer]
 
     lines = list(io.StringIO(source))
-    offsets = [0]
-    for line in lines:
-        offsets.append(offsets[-1] + len(line))
+    offsets = list(accumulate(map(len, lines), initial=0))
     return [_body(function, lines, offsets) for function in functions]
 
 

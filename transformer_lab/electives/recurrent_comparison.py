@@ -4,11 +4,13 @@ import json
 import os
 import random
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -84,22 +86,12 @@ def contenders(
     ]
 
 
-def write_packing_lists(folder: Path, train: int, validation: int = 100, test: int = 200) -> None:
-    """Write a small corpus in which no word can be guessed from the others: random lists of 3 to 20 different things.
-
-    Args:
-        folder: The folder to create. It must not exist yet.
-        train: Number of sentence pairs for training.
-        validation: Number of sentence pairs for validation.
-        test: Number of sentence pairs for testing.
-
-    Raises:
-        FileExistsError: The folder exists.
-    """
+def write_packing_lists(folder: Path) -> None:
+    """Write a corpus in which no word can be guessed from the others: random lists of 3 to 20 different things."""
     folder.mkdir()
     things = [thing.split("/") for thing in THINGS.split()]
     shuffle = random.Random(1)
-    for name, count in (("train", train), ("val", validation), ("test", test)):
+    for name, count in (("train", 2500), ("val", 100), ("test", 200)):
         lists = [shuffle.sample(things, shuffle.randint(3, 20)) for _ in range(count)]
         for side, language in enumerate(("de", "en")):
             lines = "".join(" ".join(thing[side] for thing in one) + "\n" for one in lists)
@@ -125,7 +117,7 @@ def choose_comparison(
         except InputError as error:
             print(f"{error}\n\nThat's why these are tiny models trained on packing lists.\n")
     folder = scratch / "lists"
-    write_packing_lists(folder, train=2500)
+    write_packing_lists(folder)
     tiny = replace(
         find_preset("tour"), corpus=str(folder), vocab_size=640, d_model=64, n_layers=1, d_ff=128, epochs=8,
         max_tokens=512, warmup_steps=30, peak_rate=0.01, precision="float32", validate_every=8,
@@ -159,7 +151,7 @@ def train_and_measure(
     translator = Translator.load(folder, contender.build_model)
     metrics = read_metrics(folder / "metrics.jsonl")
     epochs = [line for line in metrics if line["kind"] == "epoch"]
-    seconds = [seconds_in_training(metrics, epoch["epoch"]) for epoch in epochs]
+    seconds = mean(seconds_in_training(metrics, epoch["epoch"]) for epoch in epochs)
     sources, references = map(list, zip(*corpus.test, strict=True))
     translations = translator.translate(sources, beam_size=1)
     scores = score_translations(translations, references)
@@ -168,7 +160,7 @@ def train_and_measure(
     return translator, {
         "parameters": record["result"]["parameters"],
         "updates": record["result"]["steps"],
-        "seconds_per_epoch": round(sum(seconds) / len(seconds), 2),
+        "seconds_per_epoch": round(seconds, 2),
         "validation_loss": [round(epoch["validation_loss"], 4) for epoch in epochs],
         "bleu": round(scores.bleu, 2),
         "signature": scores.signatures["bleu"],
@@ -210,20 +202,16 @@ def bleu_by_length(
         For each nonempty group, a dictionary with `words` (such as "9-11"), `sentences` (their number), and `bleu` (0
         to 100).
     """
-    groups = []
-    lower = 1
-    for limit in (*limits, None):
-        words = f"{lower}-{limit}" if limit else f"{lower}+"
-        chosen = [
-            index
-            for index, source in enumerate(sources)
-            if lower <= len(source.split()) and (limit is None or len(source.split()) <= limit)
-        ]
-        if chosen:
-            bleu = cased_bleu([translations[i] for i in chosen], [references[i] for i in chosen])
-            groups.append({"words": words, "sentences": len(chosen), "bleu": round(bleu, 2)})
-        lower = (limit or 0) + 1
-    return groups
+    lowest = [1, *(limit + 1 for limit in limits)]
+    names = [f"{low}-{high}" for low, high in zip(lowest, limits, strict=False)] + [f"{lowest[-1]}+"]
+    groups: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
+    for source, translation, reference in zip(sources, translations, references, strict=True):
+        groups[names[bisect_left(limits, len(source.split()))]].append((translation, reference))
+    return [
+        {"words": name, "sentences": len(pairs), "bleu": round(cased_bleu(*zip(*pairs, strict=True)), 2)}
+        for name, pairs in groups.items()
+        if pairs
+    ]
 
 
 def heat_maps(recurrent: Translator, transformer: Translator, source: str, target: str) -> dict[str, Any]:
@@ -254,11 +242,6 @@ def heat_maps(recurrent: Translator, transformer: Translator, source: str, targe
         "source_tokens": source_tokens,
         "target_tokens": target_tokens,
         "written": tokenizer.target_tokens(read)[1:],
-        "additive": rounded(additive),
-        "transformer": [rounded(weights) for weights in layers],
+        "additive": additive.double().round(decimals=3).tolist(),
+        "transformer": [weights.double().round(decimals=3).tolist() for weights in layers],
     }
-
-
-def rounded(weights: torch.Tensor) -> list[list[float]]:
-    """Return the weights, `(query, key)`, as nested lists rounded to three decimals."""
-    return [[round(weight, 3) for weight in row] for row in weights.tolist()]

@@ -18,16 +18,13 @@ PROJECTIONS = [f"self_attention.{name}" for name in ("w_q", "w_k", "w_v")]  # Py
 
 def course_weights(theirs: nn.TransformerEncoder) -> dict[str, Tensor]:
     """Return the weights of PyTorch's encoder under this course's names, for `Encoder.load_state_dict`."""
-    named, weights = theirs.state_dict(), {}
+    named = theirs.state_dict()
+    weights = {our: named[their].clone() for our, their in _names(theirs.num_layers, named).items()}
     for layer in range(theirs.num_layers):
-        here = f"layers.{layer}."
-        for part, theirs_part in PARTS.items():
-            _copy(named, f"{here}{theirs_part}", weights, f"{here}{part}", course_norm=True)
         for kind in ("weight", "bias"):
-            three = named[f"{here}self_attn.in_proj_{kind}"].chunk(3)  # query, key, value
-            weights |= {f"{here}{name}.{kind}": one.clone() for name, one in zip(PROJECTIONS, three, strict=True)}
-    if theirs.norm is not None:
-        _copy(named, "norm", weights, "norm", course_norm=True)
+            three = named[f"layers.{layer}.self_attn.in_proj_{kind}"].chunk(3)  # query, key, value
+            for name, weight in zip(PROJECTIONS, three, strict=True):
+                weights[f"layers.{layer}.{name}.{kind}"] = weight.clone()
     return weights
 
 
@@ -37,23 +34,22 @@ def torch_weights(ours: nn.Module) -> dict[str, Tensor]:
     A pre-norm encoder ends with a norm, so PyTorch's encoder needs a norm, too:
     `nn.TransformerEncoder(layer, n, nn.LayerNorm(d))`.
     """
-    named, weights = dict(ours.named_parameters()), {}
+    named = {name: weight.detach() for name, weight in ours.named_parameters()}
+    weights = {their: named[our].clone() for our, their in _names(len(ours.layers), named).items()}
     for layer in range(len(ours.layers)):
-        here = f"layers.{layer}."
-        for part, theirs_part in PARTS.items():
-            _copy(named, f"{here}{part}", weights, f"{here}{theirs_part}", course_norm=False)
         for kind in ("weight", "bias"):
-            three = [named[f"{here}{name}.{kind}"].detach() for name in PROJECTIONS]
-            weights[f"{here}self_attn.in_proj_{kind}"] = torch.cat(three)  # (3 * d_model, d_model), (3 * d_model)
-    if "norm.gain" in named:
-        _copy(named, "norm", weights, "norm", course_norm=False)
+            three = [named[f"layers.{layer}.{name}.{kind}"] for name in PROJECTIONS]
+            weights[f"layers.{layer}.self_attn.in_proj_{kind}"] = torch.cat(three)  # (3 * d_model, …)
     return weights
 
 
-def _copy(source: Mapping[str, Tensor], old: str, weights: dict[str, Tensor], new: str, course_norm: bool) -> None:
-    """Copy the weight and bias of a part from `source` to `weights`. This course calls the weight of a norm `gain`."""
-    is_norm = "norm" in new.rsplit(".", 1)[-1]
-    gain_here, gain_there = ("gain", "weight") if is_norm else ("weight", "weight")
-    old_kind, new_kind = (gain_there, gain_here) if course_norm else (gain_here, gain_there)
-    weights[f"{new}.{new_kind}"] = source[f"{old}.{old_kind}"].detach().clone()
-    weights[f"{new}.bias"] = source[f"{old}.bias"].detach().clone()
+def _names(n_layers: int, named: Mapping[str, Tensor]) -> dict[str, str]:
+    """Map this course's names of weights to PyTorch's, except for the projections."""
+    parts = {f"layers.{n}.{our}": f"layers.{n}.{their}" for n in range(n_layers) for our, their in PARTS.items()}
+    if "norm.bias" in named:
+        parts["norm"] = "norm"
+    return {
+        f"{our}.{kind}": f"{their}.{'weight' if kind == 'gain' else kind}"
+        for our, their in parts.items()
+        for kind in ("gain" if our.endswith("norm") else "weight", "bias")
+    }
