@@ -89,10 +89,7 @@ def main() -> None:
         "model": {
             "folder": arguments.model.name,
             "parameters": sum(parameter.numel() for parameter in translator.model.parameters()),
-            "n_layers": config.n_layers,
-            "d_model": config.d_model,
-            "d_ff": config.d_ff,
-            "target_vocab": config.target_vocab,
+            **{size: getattr(config, size) for size in ("n_layers", "d_model", "d_ff", "target_vocab")},
         },
         "device": device.type,
     }

@@ -329,14 +329,14 @@ def better_by_chance(new: Sequence[float], old: Sequence[float]) -> float | None
     """
     if len(new) < 2:
         return None
-    new_error = statistics.variance(new) / len(new)
-    old_error = statistics.variance(old) / len(old) if len(old) > 1 else 0.0
     lead = statistics.mean(new) - statistics.mean(old)
-    error = new_error + old_error
+    measured = [scores for scores in (new, old) if len(scores) > 1]
+    errors = [statistics.variance(scores) / len(scores) for scores in measured]
+    error = sum(errors)
     if not error:
         return 0.0 if lead > 0 else 1.0
     # Welch–Satterthwaite
-    freedom = error**2 / (new_error**2 / (len(new) - 1) + (old_error**2 / (len(old) - 1) if len(old) > 1 else 0.0))
+    freedom = error**2 / sum(one**2 / (len(scores) - 1) for one, scores in zip(errors, measured, strict=True))
     return upper_tail(lead / math.sqrt(error), freedom)
 
 

@@ -601,9 +601,7 @@ def release(
     ),
     out: Path = option("--output", "FOLDER", "folder for the handout", new_folder, default=Path("handout")),
     everything: bool = flag("--all", "release every notebook that has exercises"),
-    address: str | None = option(
-        "--address", "URL", "repository for students to clone; remembered for later releases"
-    ),
+    address: str | None = option("--address", "URL", "repository for students to clone; remembered for later releases"),
 ) -> None:
     """Prepare notebooks to hand out to students.
 

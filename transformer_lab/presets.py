@@ -123,12 +123,10 @@ def is_of(value: Any, kind: Any) -> bool:
     """Return whether `value` is of type `kind`. Integers count as numbers; True and False don't."""
     if get_origin(kind) is Literal:
         return value in get_args(kind)
-    if kind == int | None:
-        return value is None or is_of(value, int)
+    if isinstance(value, bool):
+        return kind is bool
     if kind == tuple[float, float]:
         return isinstance(value, tuple) and len(value) == 2 and all(is_of(part, float) for part in value)
-    if kind in (int, float) and isinstance(value, bool):
-        return False
     return isinstance(value, int | float if kind is float else kind)
 
 

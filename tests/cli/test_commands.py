@@ -4,11 +4,14 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from functools import partial
 
 import pytest
+import tqdm
 
 from transformer_lab.cli import app
 from transformer_lab.cli_options import unwrap
+from transformer_lab.decoding.translator import DEFAULT_ALPHA, PRETRAINED, Translator
 from transformer_lab.training import PRESETS, Preset
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
@@ -119,10 +122,6 @@ def test_a_sentence_in_the_target_language_is_translated_with_a_warning(lab, mod
 
 
 def test_progress_is_shown_only_in_a_terminal(lab, model_folder, corpus_folder, monkeypatch):
-    from functools import partial
-
-    import tqdm
-
     evaluate = "evaluate", "--model", model_folder, "--corpus", corpus_folder
     assert lab(*evaluate).stderr == ""
     monkeypatch.setattr(tqdm, "tqdm", partial(tqdm.tqdm, mininterval=0))
@@ -135,8 +134,6 @@ def test_progress_is_shown_only_in_a_terminal(lab, model_folder, corpus_folder, 
 
 def test_translate_greedily_and_with_a_beam(lab, model_folder, monkeypatch):
     """An option that never reached the decoder would silently have no effect."""
-    from transformer_lab.decoding.translator import DEFAULT_ALPHA, Translator
-
     asked = []
 
     def record(self, sentences, advance, **options):
@@ -259,19 +256,14 @@ def test_the_old_name_of_the_output_option_still_works(lab, model_folder, tmp_pa
         assert picture.is_file()
 
 
-@pytest.fixture
-def pretrained():
-    from pathlib import Path
-
-    import transformer_lab
-
-    folder = Path(transformer_lab.__file__).parent / "pretrained"
-    if not (folder / "weights.safetensors").is_file():
-        pytest.skip(f"no model comes with this copy of the package: {folder} is missing")
-    return folder
+needs_model = pytest.mark.skipif(
+    not (PRETRAINED / "weights.safetensors").is_file(),
+    reason=f"no model comes with this copy of the package: {PRETRAINED} is missing",
+)
 
 
-def test_the_included_model_translates_at_once(lab, pretrained):
+@needs_model
+def test_the_included_model_translates_at_once(lab):
     """Translating with the included model is the first thing a new reader tries."""
     translated = lab("translate", "Ein kleiner Junge spielt draußen mit einem Ball.")
     assert translated.status == 0
@@ -279,7 +271,8 @@ def test_the_included_model_translates_at_once(lab, pretrained):
     assert re.search(r"outside|outdoors", translated.stdout)
 
 
-def test_the_included_model_draws_its_attention(lab, pretrained, tmp_path):
+@needs_model
+def test_the_included_model_draws_its_attention(lab, tmp_path):
     drawn = lab("heatmap", "Ein kleiner Junge spielt draußen mit einem Ball.", "--out", tmp_path / "attention.svg")
     assert drawn.status == 0
     assert "▁Junge" in (tmp_path / "attention.svg").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,12 +40,7 @@ def test_search_prints_its_results_and_resumes(search, tmp_path):
 
 
 def test_an_interrupted_search_says_how_to_resume(search, monkeypatch):
-    import transformer_lab.electives.search as searching
-
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(searching, "train", interrupted)
+    monkeypatch.setattr("transformer_lab.electives.search.train", Mock(side_effect=KeyboardInterrupt))
     stopped = search("--trials", 2)
     assert stopped.status == 130
     (line,) = stopped.stderr.splitlines()

@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from itertools import chain, repeat
+from unittest.mock import Mock
 
 import pandas as pd
 import psutil
@@ -45,32 +47,27 @@ def plan(corpus):
     return Plan(replace(base_preset(), corpus=str(corpus), epochs=3, **sizes), trials=4, finalists=0, seeds=2)
 
 
-class Trainer:
-    """A replacement for `train`.
-
-    Each epoch's BLEU score is `bleu(preset, epoch)`. This call may also raise an exception.
-    """
-
-    def __init__(self, bleu):
-        self.bleu, self.presets = bleu, []
-
-    def __call__(self, preset, output, resume=False, on_log=None, **_):
-        self.presets.append(preset)
-        (output / "training.json").write_text("{}")
-        with open(output / "metrics.jsonl", "a") as file:
-            for epoch in range(1, preset.epochs + 1):
-                record = {"kind": "epoch", "epoch": epoch, "validation_bleu": self.bleu(preset, epoch)}
-                file.write(json.dumps(record) + "\n")
-                on_log(record)
-
-
 @pytest.fixture
 def trainer(monkeypatch):
-    """Return a function that replaces `train` with a `Trainer`: `trainer(lambda preset, epoch: ...)`."""
+    """Return a function that replaces `train`, and returns the list of presets that it is then called with.
+
+    After `trainer(bleu)`, each epoch's BLEU score is `bleu(preset, epoch)`. This call may also raise an exception.
+    """
 
     def put(bleu):
-        monkeypatch.setattr(searching, "train", Trainer(bleu))
-        return searching.train
+        presets = []
+
+        def train(preset, output, resume=False, on_log=None, **_):
+            presets.append(preset)
+            (output / "training.json").write_text("{}")
+            with open(output / "metrics.jsonl", "a") as file:
+                for epoch in range(1, preset.epochs + 1):
+                    record = {"kind": "epoch", "epoch": epoch, "validation_bleu": bleu(preset, epoch)}
+                    file.write(json.dumps(record) + "\n")
+                    on_log(record)
+
+        monkeypatch.setattr(searching, "train", train)
+        return presets
 
     return put
 
@@ -82,17 +79,7 @@ def of_rate(preset, epoch):
 
 def fails_in_turn(*errors):
     """Return a function that raises one of these errors per call and then returns a BLEU score of 5."""
-    left = list(errors)
-
-    def bleu(preset, epoch):
-        if left:
-            error = left.pop(0)
-            if callable(error):
-                error()
-            raise error
-        return 5.0
-
-    return bleu
+    return Mock(side_effect=chain(errors, repeat(5.0)))
 
 
 # --- kills and processes ---
@@ -232,12 +219,8 @@ def test_a_failure_counts_only_for_the_attempt_that_failed(plan, tmp_path, train
     """Even if a process is killed after recording why its trial failed, the next attempt can succeed."""
     trainer(fails_in_turn(MemoryError("no room")))
     searching.open_folder(tmp_path, replace(plan, trials=1))
-
-    def dies(*_, **__):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as dying:
-        dying.setattr(searching.load_optuna().Study, "tell", dies)
+        dying.setattr(searching.load_optuna().Study, "tell", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             search(tmp_path)
     results = search(tmp_path)
@@ -249,8 +232,10 @@ def test_a_failure_counts_only_for_the_attempt_that_failed(plan, tmp_path, train
 
 
 def test_failures_are_recorded_and_the_search_goes_on(plan, tmp_path, trainer):
-    """The second failure is real: the trial asks torch for more memory than the machine has."""
-    errors = (DivergedError("the loss is nan at step 3"), lambda: torch.empty(2**50), MemoryError())
+    """The second error is torch's own for more memory than the machine has."""
+    with pytest.raises(RuntimeError) as of_torch:
+        torch.empty(2**50)
+    errors = (DivergedError("the loss is nan at step 3"), of_torch.value, MemoryError())
     trainer(fails_in_turn(*errors, torch.OutOfMemoryError("CUDA out of memory")))
     lines = []
     results = search(tmp_path, replace(plan, trials=6, finalists=1), on_trial=lines.append)
@@ -304,7 +289,7 @@ def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
     assert (pruned["epochs"] < 3).all()
     assert [curve[-1] for curve in pruned["curve"]] == list(pruned["bleu"])
     assert pruned["peak_rate"].max() < table.loc[table["state"] == "complete", "peak_rate"].max()
-    assert len(used.presets) == 12
+    assert len(used) == 12
 
     count = int(pruned["number"].min()) + 1  # the first pruned trial is now trained to the end
     results = search(tmp_path / "not", replace(plan, trials=count, prune=False))
@@ -323,10 +308,10 @@ def test_the_best_are_trained_again_with_other_seeds(plan, tmp_path, trainer):
         (trial,) = best[best["number"] == run.of].itertuples()
         assert run.bleu == pytest.approx(trial.bleu - 1 + run.seed)
         assert all(getattr(run, name) == getattr(trial, name) for name in HYPER_PARAMETERS)
-    assert [preset.seed for preset in used.presets] == [1] * 5 + [2, 3, 4] * 2
+    assert [preset.seed for preset in used] == [1] * 5 + [2, 3, 4] * 2
 
     again = search(tmp_path, replace(plan, trials=8, finalists=2, seeds=3))
-    assert len(used.presets) == 11 + 3 + 3 * len(set(again.trials.nlargest(2, "bleu")["number"]) - set(best["number"]))
+    assert len(used) == 11 + 3 + 3 * len(set(again.trials.nlargest(2, "bleu")["number"]) - set(best["number"]))
 
 
 def test_the_warm_up_sees_as_many_sentences_for_every_batch_size(plan):
@@ -382,7 +367,7 @@ def test_captions_are_written_once(tmp_path, trainer):
     search(tmp_path, Plan(preset, trials=2, finalists=0))
     lines = {name: len((tmp_path / "corpus" / name).read_text("utf-8").splitlines()) for name in ("train.de", "val.en")}
     assert lines == {"train.de": 20, "val.en": searching.HELD_OUT}
-    assert {preset.corpus for preset in used.presets} == {str(tmp_path / "corpus")}
+    assert {preset.corpus for preset in used} == {str(tmp_path / "corpus")}
 
 
 def test_the_tables_say_what_the_database_says(plan, tmp_path, trainer):

@@ -249,9 +249,7 @@ def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path)
             return None
         params, attributes = new
         study.add_trial(  # a single step, so that a process that dies here leaves either the whole trial or nothing
-            optuna.create_trial(
-                state=states.RUNNING, params=params, distributions=plan.space(), user_attrs=attributes
-            )
+            optuna.create_trial(state=states.RUNNING, params=params, distributions=plan.space(), user_attrs=attributes)
         )
 
 

@@ -101,9 +101,7 @@ def load_optuna() -> ModuleType:
     try:
         import optuna
     except ImportError as error:
-        raise InputError(
-            f"Optuna does not load ({error}): run python -m pip install optuna"
-        ) from None
+        raise InputError(f"Optuna does not load ({error}): run python -m pip install optuna") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     return optuna
