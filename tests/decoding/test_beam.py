@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 
-from transformer_lab.decoding import beam_search, greedy_decode, length_penalty
+from transformer_lab.decoding import beam_search, cached_beam_search, cached_greedy_decode, greedy_decode
+from transformer_lab.decoding.beam import length_penalty
 
 PAD, BOS, EOS = 0, 1, 2
 
@@ -116,7 +117,10 @@ def test_alpha_favors_long_translations(table_model, random_sources):
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize(("decode", "beam"), [(greedy_decode, ()), (beam_search, (3, 0.6))])
+@pytest.mark.parametrize(
+    ("decode", "beam"),
+    [(greedy_decode, ()), (beam_search, (3, 0.6)), (cached_greedy_decode, ()), (cached_beam_search, (3, 0.6))],
+)
 def test_decodes_in_evaluation_mode_without_gradients(decode, beam, training, table_model, random_sources):
     """Decoding turns off dropout and gradients, and afterward restores the model's mode."""
     model = table_model(1, training=training)

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from transformer_lab.data import BpeTokenizer
-from transformer_lab.decoding import Translator, beam_search, greedy_decode, translator
+from transformer_lab.decoding import Translator, beam_search, translator
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing
 from transformer_lab.model import Transformer, TransformerConfig
@@ -86,14 +86,10 @@ class TestTranslate:
         assert untied.translate(SENTENCES[::-1]) == together[::-1]
 
     @pytest.mark.parametrize("beam_size", [1, 3])
-    def test_searches_as_the_plain_decoders_do(self, beam_size, untied):
+    def test_searches_as_the_plain_search_does(self, beam_size, untied):
         for sentence, found in zip(SENTENCES, untied.translate(SENTENCES, beam_size, alpha=0.6), strict=True):
             source = torch.tensor([untied.tokenizer.encode_source(sentence)])
-            limit = min(80, source.size(1) + 50)
-            if beam_size == 1:
-                expected = greedy_decode(untied.model, source, limit)
-            else:
-                expected = beam_search(untied.model, source, beam_size, 0.6, limit)
+            expected = beam_search(untied.model, source, beam_size, 0.6, min(80, source.size(1) + 50))
             assert found == untied.tokenizer.decode(expected[0])
 
     def test_ends_50_tokens_after_the_source_or_where_it_is_told_to(self, tokenizer):

@@ -150,27 +150,6 @@ def test_the_gradient_of_a_frequent_word_is_not_lost_in_bfloat16():
     assert copied.weight.grad[0].count_nonzero() == 0
 
 
-def test_tied_weights_stay_one_in_the_copy():
-    copied = FastGradients(small_model(), torch.bfloat16)
-    assert copied.copy.source_embedding.embedding.weight is copied.output.weight
-    assert copied.copy.target_embedding.embedding.weight is copied.output.weight
-
-
-def test_parts_of_a_batch_add_up_and_the_copy_follows_the_model():
-    model, batch = small_model(), some_batch()
-    fast = FastGradients(model, torch.float32)
-    fast.backward(batch, 0.1, part=0.25)
-    fast.backward(batch, 0.1, part=0.75)
-    _, expected = plain_gradients(model, batch, 0.1)
-    torch.testing.assert_close(gradients_of(model), expected, rtol=1e-4, atol=1e-6)  # float32
-    torch.optim.SGD(model.parameters(), lr=1.0).step()
-    model.zero_grad()
-    _, expected = plain_gradients(model, batch, 0.1)
-    fast.sync_weights()
-    fast.backward(batch, 0.1, part=1.0)
-    torch.testing.assert_close(gradients_of(model), expected, rtol=1e-4, atol=1e-6)
-
-
 def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
     """Many small operations would keep a GPU waiting. Dropout remains torch's own, because it is a single kernel."""
     model = small_model(dropout=0.1)

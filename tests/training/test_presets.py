@@ -64,6 +64,7 @@ def test_override_gives_values_of_the_right_type():
         ("bpe_dropout", "1.1", "`bpe_dropout` must be from 0 to 1; got 1.1"),
         ("bpe_dropout_on", "validation", "`bpe_dropout_on` must be one of both, source, target; got 'validation'"),
         ("tokenizer", "spacy", "set `tie` to false, or `tokenizer` to bpe"),
+        ("shared_vocabulary", "false", "`tie` needs one vocabulary for both languages: set `tie` to false, or `shared"),
         ("learning_rate", "1", "a preset has no field 'learning_rate': the fields are name, corpus,"),
     ],
 )
