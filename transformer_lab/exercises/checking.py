@@ -61,7 +61,9 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
         report = replace(report, next_step=_next_step(exercise, saved))
     report = replace(report, remarks=(*remarks, *report.remarks))
     if as_ is None and not report.passed and _is_strict():
-        _show(report)
+        from IPython.display import display  # here, because importing it takes half a second
+
+        display(report)  # outside a notebook, this prints it
         raise CheckFailed(report.title)
     return report
 
@@ -84,23 +86,13 @@ def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
     """Return remarks if the object is the package's own answer or calls a ready-made answer from a library."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
-    sources = []
+    modules = {name: value.__name__ for name, value in namespace(subject).items() if isinstance(value, ModuleType)}
+    names: dict[str, None] = {}
     for code in codes(subject):
         with suppress(OSError):
-            sources.append(textwrap.dedent(inspect.getsource(code)))
-    modules = {name: value.__name__ for name, value in namespace(subject).items() if isinstance(value, ModuleType)}
-    calls = [call for source in sources for call in library_answers(source, exercise.banned, USUAL_NAMES | modules)]
-    names = dict.fromkeys(name for _, name in calls)
+            source = textwrap.dedent(inspect.getsource(code))
+            names |= dict.fromkeys(library_answers(source, exercise.banned, USUAL_NAMES | modules))
     return [f"It calls `{name}`: correct, but that's a library's answer, not yours." for name in names]
-
-
-def _show(report: Report) -> None:
-    if saved_parts.shell() is not None:
-        from IPython.display import display
-
-        display(report)
-    else:
-        print(report)
 
 
 def _resolve_arguments(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[str]]:
@@ -149,7 +141,7 @@ def _resolve_object(subject: Any) -> tuple[str, Any, list[str]]:
         raise CheckUsageError(f"this is a method of `{owner}`: pass the class, `check({owner})`")
     if name is None or not name.isidentifier():
         raise CheckUsageError(
-            f"{_kind(subject)} has no name that says which exercise it is: pass the name first, `check(\"softmax\", f)`"
+            f'{_kind(subject)} has no name that says which exercise it is: pass the name first, `check("softmax", f)`'
         )
     return name, subject, []
 

@@ -179,7 +179,7 @@ def _equal_plain(expected: Any, received: Any, tolerance: float) -> bool:
 
 def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray, tolerance: float) -> tuple[str, str]:
     """Return the kind of difference and its description. If there is no difference, return two empty strings."""
-    is_exact = _is_exact(expected)
+    is_exact = _kind_of_dtype(expected) in ("bool", "whole numbers")
     expected, received = to_double(expected), to_double(received)
     if torch.equal(expected, received):
         return "", ""
@@ -231,10 +231,6 @@ def _dtype_in_words(numbers: Tensor | np.ndarray) -> str:
     """Name the dtype, except for float64, which a check makes the default, so students see float32 in the notebook."""
     name = _dtype_name(numbers)
     return "a floating-point dtype" if name == "float64" else f"dtype {name}"
-
-
-def _is_exact(numbers: Tensor | np.ndarray) -> bool:
-    return _kind_of_dtype(numbers) in ("bool", "whole numbers")
 
 
 def _kind_of_dtype(numbers: Tensor | np.ndarray) -> str:

@@ -21,7 +21,7 @@ from transformer_lab.exercises.edits import Wrong, joined
 from transformer_lab.exercises.exercise import Check, Exercise
 from transformer_lab.exercises.observation import Observation
 from transformer_lab.exercises.variants import SAYS, Variant, variants_of
-from transformer_lab.exercises.verdicts import Reference, observation, same_crash, same_result, same_value
+from transformer_lab.exercises.verdicts import Reference, observation, same_result, same_value
 
 MOST_CHECKS = 4  # how many of the cheapest checks are used to decide which pairs are worth trying
 EFFORT = 1_000_000  # in units of `effort`; about half a second on one core for each kind of candidate
@@ -129,12 +129,12 @@ class _Search:
         ours, theirs = self.reference.of(wrong, check), self.observations[check.name]
         if not set(ours.changes) <= set(theirs.changes):
             return ""
-        if ours.crash is not None and theirs.crash is not None:
-            if same_crash(ours.crash, theirs.crash):
-                return "exactly"
-            same_type = (ours.crash.kind, ours.crash.type) == (theirs.crash.kind, theirs.crash.type)
-            return "roughly" if same_type and ours.crash.type != "ParameterError" else ""
-        return "exactly" if same_value(self.reference, check, ours, theirs) else ""
+        if same_value(self.reference, check, ours, theirs):
+            return "exactly"
+        if ours.crash is None or theirs.crash is None:
+            return ""
+        same_type = (ours.crash.kind, ours.crash.type) == (theirs.crash.kind, theirs.crash.type)
+        return "roughly" if same_type and ours.crash.type != "ParameterError" else ""
 
     def _explains(self, wrong: Wrong, is_known: bool = False) -> bool:
         """Return whether a wrong version agrees in every check and agrees exactly in at least one failed check.
@@ -155,12 +155,9 @@ class _Search:
         explaining = [candidate for candidate in self.known if self._explains(candidate.wrong, is_known=True)]
         if not explaining:
             return None
-        unexplained = [self._unexplained(candidate.wrong) for candidate in explaining]
-        causes = [
-            candidate.cause
-            for candidate, count in zip(explaining, unexplained, strict=True)
-            if count == min(unexplained)
-        ]
+        unexplained = {candidate: self._unexplained(candidate.wrong) for candidate in explaining}
+        fewest = min(unexplained.values())
+        causes = [candidate.cause for candidate in explaining if unexplained[candidate] == fewest]
         slugs, says = dict.fromkeys(cause.slug for cause in causes), dict.fromkeys(cause.says for cause in causes)
         return Diagnosis(tuple(slugs), tuple(says), "either" if len(says) > 1 else "one")
 
@@ -218,7 +215,12 @@ class _Search:
         Other pairs often fit by chance.
         """
         self.budget = EFFORT
-        likely = [candidate for candidate in generic if self._can_afford() and self._shows(candidate.wrong)]
+        checks = self.informative[:MOST_CHECKS]
+        likely = [
+            candidate
+            for candidate in generic
+            if self._can_afford() and any(self._is_clue(candidate.wrong, check) for check in checks)
+        ]
         pairs = filter(_can_be_joined, itertools.combinations(likely, 2))
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
@@ -233,10 +235,6 @@ class _Search:
     def _is_clue(self, wrong: Wrong, check: Check) -> bool:
         """Return whether a wrong version by itself reproduces the student's wrong result in a check."""
         return self.reference.is_symptom(wrong, check) and self._agreement(wrong, check) == "exactly"
-
-    def _shows(self, wrong: Wrong) -> bool:
-        """Return whether a wrong version by itself reproduces one of the student's informative wrong results."""
-        return any(self._is_clue(wrong, check) for check in self.informative[:MOST_CHECKS])
 
     def _fit_together(self, pair: _Pair, most_checks: int) -> bool:
         """Return whether each failed check shows the effect of at least one of the two wrong versions.

@@ -28,7 +28,6 @@ from transformer_lab.exercises.time_limit import OutOfTime
 
 MOST_ITERATIONS = 2_000  # limit for all loops in one call; the answers need at most about 300
 NOT_FOUND = "this fragment does not occur"
-_LEXEME = re.compile(r"\w+|[^\w\s]")
 _file_numbers = itertools.count(1)
 
 
@@ -92,14 +91,10 @@ def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
     Raises:
         EditError: The fragment doesn't occur exactly `times` times.
     """
-    lexemes = _LEXEME.findall(fragment)
+    lexemes = re.findall(r"(\w+)|([^\w\s])", fragment)
     if not lexemes:
         raise EditError("the fragment is empty")
-    is_word = [bool(re.match(r"\w", lexeme)) for lexeme in lexemes]
-    pattern = (r"(?<!\w)" if is_word[0] else "") + re.escape(lexemes[0])
-    for lexeme, (before, after) in zip(lexemes[1:], itertools.pairwise(is_word), strict=True):
-        pattern += (r"\s+" if before and after else r"\s*") + re.escape(lexeme)
-    pattern += r"(?!\w)" if is_word[-1] else ""
+    pattern = r"\s*".join(rf"\b{word}\b" if word else re.escape(sign) for word, sign in lexemes)
     spans = [match.span() for match in re.finditer(pattern, source)]
     if len(spans) != times:
         occurs, expected = ("once" if count == 1 else f"{count} times" for count in (len(spans), times))
@@ -145,11 +140,13 @@ class Wrong:
             Exception: The definition fails when it is run.
         """
         file = f"<{self.exercise.name} {self.label} {next(_file_numbers)}>"
-        tree = _LoopCounter().visit(ast.parse(self.source))
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and node.name == self.exercise.name:
-                start = ast.Expr(ast.Call(ast.Name("_first_iteration", ast.Load()), [], []))
-                node.body = [ast.copy_location(start, node.body[0]), *node.body]
+        tree = ast.parse(self.source)
+        loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
+        own = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == self.exercise.name]
+        for name, nodes in (("_iteration", loops), ("_first_iteration", own)):
+            for node in nodes:
+                call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), [], []))
+                node.body.insert(0, ast.copy_location(call, node))
         linecache.cache[file] = len(self.source), None, self.source.splitlines(keepends=True), file
         names = {
             **_names(self.exercise.answer),
@@ -210,8 +207,7 @@ def _names(answer: Callable) -> dict[str, Any]:
 class _Iterations:
     """Counts loop iterations, so that an endless loop stops after the same number of iterations on every machine."""
 
-    def __init__(self) -> None:
-        self.counted = 0
+    counted = 0
 
     def start(self) -> None:
         """Reset the count before a call, because a harness may call a function many times."""
@@ -224,15 +220,3 @@ class _Iterations:
 
 
 iterations = _Iterations()
-
-
-class _LoopCounter(ast.NodeTransformer):
-    """Adds a call to `_iteration()` to every loop."""
-
-    def visit_For(self, node: ast.For | ast.While) -> ast.AST:
-        self.generic_visit(node)
-        call = ast.Expr(ast.Call(ast.Name("_iteration", ast.Load()), [], []))
-        node.body = [ast.copy_location(call, node), *node.body]
-        return node
-
-    visit_While = visit_For  # noqa: N815 (the name that ast.NodeVisitor looks for)

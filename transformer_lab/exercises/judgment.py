@@ -49,9 +49,7 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
     for check in exercise.checks:
         reference.of_answer(check)
     with preserved_global_state():  # also needed here, because a stopped thread may not be able to restore the state
-        ran = run_limited(
-            [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
-        )
+        ran = run_limited([functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks])
     results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(exercise.checks))
     return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
 

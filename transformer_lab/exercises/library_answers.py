@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 USUAL_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "np": "numpy", "scipy": "scipy"}
 
 
-def library_answers(
-    source: str, banned: Sequence[str], names: Mapping[str, str] = USUAL_NAMES
-) -> list[tuple[int, str]]:
-    """Return the lines of `source` that use a banned name, as `(line, full name)`.
+def library_answers(source: str, banned: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """Return the full names of the banned functions and methods that `source` uses, in order of use.
 
     Args:
         source: Python source. If it can't be parsed, the result is empty.
@@ -38,7 +36,7 @@ def library_answers(
                 uses.add((node.lineno, full))
         if isinstance(node, ast.Attribute) and f".{node.attr}" in banned:
             uses.add((node.lineno, full or f".{node.attr}"))
-    return sorted(uses)
+    return list(dict.fromkeys(name for _, name in sorted(uses)))
 
 
 def _full_name(node: ast.AST, known: Mapping[str, str]) -> str:

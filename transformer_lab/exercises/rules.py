@@ -1,5 +1,6 @@
 """Rules shared by several properties, each of which supplies its own message."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,20 +16,13 @@ REFUSED = ("ValueError", "InputError")
 def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol: float = 1e-8) -> Rule:
     """Return a rule that requires the harness's two results to agree up to rounding. Otherwise, it reports `says`."""
 
-    def rule(inputs, received):
-        return None if allclose(*received.values(), atol=atol) else says
-
-    return rule
+    return unless(lambda inputs, received: allclose(*received.values(), atol=atol), says)
 
 
 def equal_results(says: str) -> Rule:
     """Return a rule that requires the harness's two results to be equal. Otherwise, it reports `says`."""
 
-    def rule(inputs, received):
-        first, second = received.values()
-        return None if first == second else says
-
-    return rule
+    return unless(lambda inputs, received: operator.eq(*received.values()), says)
 
 
 def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:

@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from transformer_lab.exercises.comparison import Difference, agree, compare
@@ -50,39 +50,28 @@ class Reference:
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
         self.exercise, self.seed = exercise, seed
-        self._answers: dict[str, Observation] = {}
-        self._wrongs: dict[tuple[Wrong, str], Observation] = {}
-        self._symptoms: dict[tuple[Wrong, str], bool] = {}
+        self.of_answer = functools.cache(self.of_answer)  # not on the class: the caches are freed with the reference
+        self.of = functools.cache(self.of)
+        self.is_symptom = functools.cache(self.is_symptom)
 
     def of_answer(self, check: Check) -> Observation:
-        if check.name not in self._answers:
-            self._answers[check.name] = self._run(self.exercise.answer, check)
-        return self._answers[check.name]
+        with warnings.catch_warnings(action="ignore"):
+            return observation(self.exercise, self.exercise.answer, check, self.seed)
 
     def of(self, wrong: Wrong, check: Check) -> Observation:
         """Return the observation of a wrong version. An exception in its definition counts as a crash."""
-        key = wrong, check.name
-        if key not in self._wrongs:
-            iterations.counted = 0
-            try:
-                self._wrongs[key] = self._run(wrong.subject, check)
-            except OutOfTime:
-                self._wrongs[key] = timed_out([])
-            except Exception as error:
-                self._wrongs[key] = Observation(crash=Crash("exception", type(error).__name__, str(error)))
-        return self._wrongs[key]
-
-    def _run(self, subject: Any, check: Check) -> Observation:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return observation(self.exercise, subject, check, self.seed)
+        iterations.start()
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                return observation(self.exercise, wrong.subject, check, self.seed)
+        except OutOfTime:
+            return timed_out([])
+        except Exception as error:
+            return Observation(crash=Crash("exception", type(error).__name__, str(error)))
 
     def is_symptom(self, wrong: Wrong, check: Check) -> bool:
         """Return whether a wrong version behaves differently from the answer in a check."""
-        key = wrong, check.name
-        if key not in self._symptoms:
-            self._symptoms[key] = not same_result(self, check, self.of(wrong, check), self.of_answer(check))
-        return self._symptoms[key]
+        return not same_result(self, check, self.of(wrong, check), self.of_answer(check))
 
 
 reference_of = functools.lru_cache(maxsize=256)(Reference)
@@ -95,30 +84,22 @@ def verdict_on(reference: Reference, check: Check, observed: Observation | None)
     if observed.crash is not None:
         return Verdict(check, "failed", crash_in_words(observed.crash))
     exercise, received = reference.exercise, observed.value
-    inputs = inputs_by_check(exercise, reference.seed)[check.name]
-    if isinstance(check, Property):
-        try:
-            says = check.rule(inputs, received)
-        except Exception:  # the rule doesn't expect such a value; a probe reports it
-            return Verdict(check, "not checked", WRONG_KIND)
-    elif check.compare_results is not None:
-        try:
-            says = check.compare_results(inputs, reference.of_answer(check).value, received)
-        except Exception:
-            says = WRONG_KIND
-    else:
+    if isinstance(check, Probe) and check.compare_results is None:
         expected = reference.of_answer(check).value
         differences, remarks = compare(expected, received, exercise.returns, check.tolerance)
         state = "failed" if differences else "passed"
         return Verdict(check, state, "; ".join(each.says for each in differences[:2]), differences, remarks)
+    inputs = inputs_by_check(exercise, reference.seed)[check.name]
+    try:
+        if isinstance(check, Property):
+            says = check.rule(inputs, received)
+        else:
+            says = check.compare_results(inputs, reference.of_answer(check).value, received)
+    except Exception:  # a rule doesn't expect such a value; a probe reports it
+        return Verdict(check, "not checked" if isinstance(check, Property) else "failed", WRONG_KIND)
     if says is None or isinstance(says, Remark):
         return Verdict(check, remarks=[str(says)] if says else [])
     return Verdict(check, "failed", str(says))
-
-
-def same_crash(crash: Crash, other: Crash) -> bool:
-    """Return whether two calls ended with the same exception and message, regardless of the line."""
-    return replace(crash, line=None, code="", part="") == replace(other, line=None, code="", part="")
 
 
 def same_result(reference: Reference, check: Check, observed: Observation, other: Observation) -> bool:
@@ -127,9 +108,13 @@ def same_result(reference: Reference, check: Check, observed: Observation, other
 
 
 def same_value(reference: Reference, check: Check, observed: Observation, other: Observation) -> bool:
-    """Return whether two objects returned the same value or crashed in the same way, ignoring other changes."""
-    if observed.crash is not None or other.crash is not None:
-        return None not in (observed.crash, other.crash) and same_crash(observed.crash, other.crash)
+    """Return whether two objects returned the same value or crashed in the same way, ignoring other changes.
+
+    A crash on a different line is the same if the exception and its message are.
+    """
+    crashes = [one.crash and (one.crash.kind, one.crash.type, one.crash.message) for one in (observed, other)]
+    if any(crashes):
+        return crashes[0] == crashes[1]
     if isinstance(check, Probe):
         if agree(observed.value, other.value, reference.exercise.returns, check.tolerance):
             return True
