@@ -80,14 +80,11 @@ def _verify(exercise: Exercise, text: str) -> None:
     Raises:
         SaveError: The part doesn't pass.
     """
-    _loading.append(exercise.name)  # so that the parts it imports don't print anything
     try:
-        report, _ = examine(exercise, _defined(exercise.name, text, "<part>"))
+        _, problem = _loaded_and_checked(exercise, text, "<part>")
     except Exception as error:
         raise SaveError(f"outside this notebook, it stops with `{type(error).__name__}: {error}`") from None
-    finally:
-        _loading.pop()
-    if not report.passed:
+    if problem:
         raise SaveError("outside this notebook, it fails its check; does it use a value that another cell changes?")
 
 
@@ -253,19 +250,14 @@ def part(name: str) -> tuple[Any, str]:
         return exercise.answer, f"the package's, because your {' and '.join(_loading)} use each other"
     if name in _loaded and _loaded[name][0] == text:
         return _loaded[name][1], f"yours ({where})"
-    _loading.append(name)
     try:
-        subject = _defined(name, text, where)
-        if not _is_verified(exercise, text):
-            report, _ = examine(exercise, subject)
-            if not report.passed:
-                return _packages(exercise, f", because yours no longer passes its check ({where}): {_why(report)}")
+        subject, problem = _loaded_and_checked(exercise, text, where)
     except InputError:
         raise
     except Exception as error:
         return _packages(exercise, f", because yours can't be loaded ({where}): {type(error).__name__}: {error}")
-    finally:
-        _loading.pop()
+    if problem:
+        return _packages(exercise, f", because yours no longer passes its check ({where}): {problem}")
     _loaded[name] = text, subject
     return subject, f"yours ({where})"
 
@@ -273,11 +265,8 @@ def part(name: str) -> tuple[Any, str]:
 def _packages(exercise: Exercise, reason: str) -> tuple[Any, str]:
     """Return the package's version, which uses the student's saved parts, and a phrase that says so."""
     source = inspect.getsource(exercise.answer)
-    yours = {}
-    for name in sorted((_globals_of(source) & exercises().keys()) - {exercise.name}):
-        used, _ = part(name)
-        if used is not exercises()[name].answer:
-            yours[name] = used
+    used = {name: part(name)[0] for name in sorted((_globals_of(source) & exercises().keys()) - {exercise.name})}
+    yours = {name: subject for name, subject in used.items() if subject is not exercises()[name].answer}
     if not yours:
         return exercise.answer, f"the package's{reason}"
     names = vars(sys.modules[exercise.answer.__module__]) | yours
@@ -310,20 +299,26 @@ def _saved_text(name: str) -> tuple[str | None, str]:
         return None, str(file)
 
 
-def _why(report: Any) -> str:
-    failed = next((check for check in report.checks if check.state == "failed"), None)
-    return f"{failed.name}: {failed.says}" if failed else report.state
+def _loaded_and_checked(exercise: Exercise, text: str, where: str) -> tuple[Any, str]:
+    """Run a part's source in its own module, and check the part unless it is verified.
 
-
-def _defined(name: str, text: str, where: str) -> Any:
-    """Run a saved part's source in its own module, and return the object that it defines."""
-    module = types.ModuleType(f"transformer_lab.mine.{name}")
+    Returns:
+        The object that the source defines, and its first failed check. If the part is right, the latter is "".
+    """
+    module = types.ModuleType(f"transformer_lab.mine.{exercise.name}")
     module.__file__ = where
-    lines = [f"{line}\n" for line in text.splitlines()]
-    linecache.cache[where] = len(text), None, lines, where
+    linecache.cache[where] = len(text), None, text.splitlines(keepends=True), where
     sys.modules[module.__name__] = module  # dataclasses look up their module
-    exec(compile(text, where, "exec", dont_inherit=True), vars(module))
-    return vars(module)[name]
+    _loading.append(exercise.name)  # so that the parts it imports don't print anything and don't import it
+    try:
+        exec(compile(text, where, "exec", dont_inherit=True), vars(module))
+        subject = vars(module)[exercise.name]
+        if _is_verified(exercise, text) or (report := examine(exercise, subject)[0]).passed:
+            return subject, ""
+    finally:
+        _loading.pop()
+    failed = (f"{check.name}: {check.says}" for check in report.checks if check.state == "failed")
+    return subject, next(failed, report.state)
 
 
 def _is_verified(exercise: Exercise, text: str) -> bool:

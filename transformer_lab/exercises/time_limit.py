@@ -15,8 +15,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 SECONDS = 5.0  # for each job
@@ -158,38 +159,27 @@ class _Redirected(io.TextIOBase):
 def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
     """Collect the thread's output, excluding warnings, and yield a function that returns it."""
     buffer = io.StringIO()
-    streams = sys.stdout, sys.stderr
+    stdout, stderr = (_Redirected(stream, thread, buffer) for stream in (sys.stdout, sys.stderr))
 
     def printed() -> str:
         text = buffer.getvalue()
         return text if len(text) <= PRINTED_CHARACTERS else text[:PRINTED_CHARACTERS] + " …\n"
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stdout(stdout), redirect_stderr(stderr):
         warnings.simplefilter("ignore")
-        sys.stdout, sys.stderr = (_Redirected(stream, thread, buffer) for stream in streams)
-        try:
-            yield printed
-        finally:
-            sys.stdout, sys.stderr = streams
+        yield printed
 
 
 @contextmanager
 def _bounded_memory() -> Iterator[None]:
     """Let the process allocate at most `EXTRA_BYTES` more. Systems other than Linux can't enforce this limit."""
-    try:
-        import resource
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError, ValueError):
+            import resource
 
-        with open("/proc/self/statm") as file:
-            used = int(file.read().split()[5]) * resource.getpagesize()  # private memory, used or not
-        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = used + EXTRA_BYTES
-        if soft != resource.RLIM_INFINITY:
-            limit = min(limit, soft)
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-    except (ImportError, OSError, ValueError):
+            used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()  # private, used or not
+            soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            limit = used + EXTRA_BYTES if soft == resource.RLIM_INFINITY else min(used + EXTRA_BYTES, soft)
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+            stack.callback(resource.setrlimit, resource.RLIMIT_DATA, (soft, hard))
         yield
-        return
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

@@ -70,16 +70,14 @@ class Variant:
 def variants_of(exercise: Exercise) -> list[Variant]:
     """Return all generic variants of an exercise's answer, without duplicates, in the order of SAYS."""
     source = _Source(bare_source(exercise.answer))
-    texts = {source.text}
-    variants = []
+    variants: dict[str, Variant] = {}
     for slug, edit, where in _changes(exercise, source):
         wrong = Wrong(exercise, [edit], label=f"{slug} {edit.start}")
-        if wrong.source not in texts and _is_valid(wrong.source):
-            texts.add(wrong.source)
+        if wrong.source != source.text and wrong.source not in variants and _is_valid(wrong.source):
             says = SAYS[slug].format(name=exercise.name, where=f" (look at `{where}`)" if where else "")
-            variants.append(Variant(slug, says, wrong))
+            variants[wrong.source] = Variant(slug, says, wrong)
     order = list(SAYS)
-    return sorted(variants, key=lambda variant: order.index(variant.slug))
+    return sorted(variants.values(), key=lambda variant: order.index(variant.slug))
 
 
 def _is_valid(source: str) -> bool:
@@ -126,11 +124,13 @@ class _Source:
 def _changes(exercise: Exercise, source: _Source) -> Iterator[_Change]:
     (definition,) = (node for node in ast.parse(source.text).body if getattr(node, "name", "") == exercise.name)
     functions = [node for node in ast.walk(definition) if isinstance(node, ast.FunctionDef)]
-    if exercise.blank:
-        functions = [function for function in functions if function.name in exercise.blank]
     source.layers = _attributes_by_kind(definition, source)
-    yield from _of_defaults(definition, source)
     for function in functions:
+        if function.name in ("__init__", exercise.name):
+            yield from _of_defaults(function.args, source)
+    for function in functions:
+        if exercise.blank and function.name not in exercise.blank:
+            continue
         source.variables = _names_by_kind(function, source)
         for statement in function.body:
             for node in _without_validation(statement):
@@ -138,20 +138,14 @@ def _changes(exercise: Exercise, source: _Source) -> Iterator[_Change]:
                     yield from of_node(node, source)
 
 
-def _of_defaults(definition: ast.FunctionDef | ast.ClassDef, source: _Source) -> Iterator[_Change]:
-    """Change the defaults of a function, or of a class's constructor."""
-    functions = definition.body if isinstance(definition, ast.ClassDef) else [definition]
-    for function in functions:
-        if isinstance(definition, ast.ClassDef) and getattr(function, "name", "") != "__init__":
-            continue
-        arguments = function.args
-        positional = zip(arguments.args[-len(arguments.defaults) :], arguments.defaults, strict=False)
-        for argument, node in [*positional, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]:
-            value = getattr(node, "value", None)
-            if isinstance(value, bool):
-                yield source.replaced("another_default", node, str(not value), argument.arg)
-            elif isinstance(value, int | float):
-                yield source.replaced("another_default", node, repr(value + type(value)(1)), argument.arg)
+def _of_defaults(arguments: ast.arguments, source: _Source) -> Iterator[_Change]:
+    positional = zip(arguments.args[-len(arguments.defaults) :], arguments.defaults, strict=False)
+    for argument, node in [*positional, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]:
+        value = getattr(node, "value", None)
+        if isinstance(value, bool):
+            yield source.replaced("another_default", node, str(not value), argument.arg)
+        elif isinstance(value, int | float):
+            yield source.replaced("another_default", node, repr(value + 1), argument.arg)
 
 
 def _without_validation(node: ast.AST) -> Iterator[ast.AST]:
@@ -180,7 +174,7 @@ def _names_by_kind(function: ast.FunctionDef, source: _Source) -> list[list[str]
                 groups.append(stored)
             elif stored and isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 made_by.setdefault(source.of(node.value.func), []).extend(stored)
-    return [list(dict.fromkeys(group)) for group in [*groups, *made_by.values()] if len(set(group)) > 1]
+    return [*groups, *made_by.values()]
 
 
 def _attributes_by_kind(definition: ast.AST, source: _Source) -> list[list[str]]:
@@ -190,7 +184,7 @@ def _attributes_by_kind(definition: ast.AST, source: _Source) -> list[list[str]]
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             names = [target.attr for target in node.targets if _is_attribute_of_self(target)]
             kinds.setdefault(source.of(node.value.func), []).extend(names)
-    return [names for names in kinds.values() if len(names) > 1]
+    return list(kinds.values())
 
 
 def _is_attribute_of_self(node: ast.AST) -> bool:
@@ -290,10 +284,9 @@ def _of_call(node: ast.Call, source: _Source) -> Iterator[_Change]:
     called = node.func.attr if owner else getattr(node.func, "id", "")
     named_axes = [keyword.value for keyword in node.keywords if keyword.arg in ("dim", "axis")]
     for argument in [*(node.args if called in _ALONG_AN_AXIS else []), *named_axes]:
-        if (number := _whole_number(argument)) is not None:
+        if _whole_number(argument) is not None:
             for axis in _AXES:
-                if axis != number:
-                    yield source.replaced("another_axis", argument, str(axis), called)
+                yield source.replaced("another_axis", argument, str(axis), called)
     for keyword in node.keywords:
         if keyword.arg is not None and keyword.arg not in _FORMALITIES:
             before = source.text[: source.start(keyword)].rstrip()
