@@ -49,7 +49,7 @@ def two_passes():
 
 
 def test_consistency_is_half_of_the_papers_loss():
-    """If a factor were lost between the paper's sum of two losses and our mean, α would have a different meaning here."""
+    """If a factor were lost between the paper's sum of two losses and our mean, α would mean something else here."""
     first, second, labels = two_passes()
     total = 0.0
     for p_logits, q_logits, label in zip(first.flatten(0, 1), second.flatten(0, 1), labels.flatten(), strict=True):
