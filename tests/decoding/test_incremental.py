@@ -136,6 +136,16 @@ def test_a_predicted_pad_or_bos_is_fed_back_as_in_the_plain_decoders(token, shar
     assert any((tokens[:, :-1] == token).any() for tokens in fed)  # in the middle of sentences, not only after eos
 
 
+def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
+    """Sentences are batched by length, so a translation must not depend on the rest of its batch."""
+    model = sharpened_model(4, eos_bonus=2.0)
+    source = random_sources(5, batch=16)
+    together = cached_beam_search(model, source, 4, 0.6, 14)
+    alone = [cached_beam_search(model, row[row != PAD][None], 4, 0.6, 14)[0] for row in source]
+    assert together == alone
+    assert cached_greedy_decode(model, source.flip(0), 14) == cached_greedy_decode(model, source, 14)[::-1]
+
+
 def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
     """A sentence that never ends stops at its own limit, not at the limit of the longest sentence in the batch."""
     for seed in range(2):

@@ -150,6 +150,12 @@ def test_the_gradient_of_a_frequent_word_is_not_lost_in_bfloat16():
     assert copied.weight.grad[0].count_nonzero() == 0
 
 
+def test_tied_weights_stay_one_in_the_copy():
+    copied = FastGradients(small_model(), torch.bfloat16)
+    assert copied.copy.source_embedding.embedding.weight is copied.output.weight
+    assert copied.copy.target_embedding.embedding.weight is copied.output.weight
+
+
 def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
     """Many small operations would keep a GPU waiting. Dropout remains torch's own, because it is a single kernel."""
     model = small_model(dropout=0.1)
