@@ -94,7 +94,11 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
 
 
 def model_spec(translator: Translator) -> "TransformerSpec":
-    """Return the model as the specification that CTranslate2 saves."""
+    """Return the model as the specification that CTranslate2 saves.
+
+    Raises:
+        InputError: CTranslate2 is not installed, or the model has a part that CTranslate2 does not support.
+    """
     try:
         from ctranslate2.specs import TransformerSpec
     except ImportError as error:
@@ -142,7 +146,11 @@ def model_spec(translator: Translator) -> "TransformerSpec":
 
 
 def refuse_unsupported(model: nn.Module) -> None:
-    """Check that CTranslate2 would compute the same results as the model."""
+    """Check that CTranslate2 would compute the same results as the model.
+
+    Raises:
+        InputError: It would not. The message names the part.
+    """
     remedy = "export a model made only of the parts in transformer_lab.model"
     for name, module in model.named_modules():
         kind = type(module)

@@ -221,7 +221,11 @@ def load_pretrained() -> Translator:
 
 
 def read_config(path: Path) -> TransformerConfig:
-    """Return the configuration stored in a JSON file."""
+    """Return the configuration stored in a JSON file.
+
+    Raises:
+        InputError: The file cannot be read, or it does not contain a configuration.
+    """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return TransformerConfig(**values)

@@ -300,6 +300,9 @@ def work(
     """Train a search's trials until none are left, and then its finalists.
 
     The arguments are the same as in `search`.
+
+    Raises:
+        InputError: There is no search in the folder, or its settings cannot be used for training.
     """
     folder, say = Path(folder), on_trial or (lambda line: None)
     plan = read_plan(folder)

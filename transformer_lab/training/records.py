@@ -33,13 +33,21 @@ from transformer_lab.presets import PRESETS, Preset
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content` to a JSON file, replacing it atomically."""
+    """Write `content` to a JSON file, replacing it atomically.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the content that `write_json` wrote."""
+    """Return the content that `write_json` wrote.
+
+    Raises:
+        InputError: The file cannot be read, or its content is damaged.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict):

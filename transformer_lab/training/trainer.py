@@ -204,7 +204,11 @@ class EncodedPairs:
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
-    """Encode both sides of each pair, skipping pairs that are longer than the model's `max_length`."""
+    """Encode both sides of each pair, skipping pairs that are longer than the model's `max_length`.
+
+    Raises:
+        InputError: No pair is short enough, or the longest one does not fit into a batch.
+    """
     sources = tokenizer.encode_sources([source for source, _ in pairs])
     targets = tokenizer.encode_targets([target for _, target in pairs])
     rows = zip(pairs, sources, targets, range(1, len(pairs) + 1), strict=True)
@@ -337,7 +341,12 @@ class TrainingRun:
             self.fast.sync_weights()
 
     def train_epoch(self, epoch: int) -> None:
-        """Train on every pair once, in an order that depends only on the seed and epoch, and then validate and save."""
+        """Train on every pair once, in an order that depends only on the seed and epoch, and then validate and save.
+
+        Raises:
+            DivergedError: A loss or a gradient norm is not finite.
+            InputError: A file cannot be written, or the model cannot be compiled.
+        """
         groups = self.batches_of_epoch(epoch)
         total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
         if epoch == 1 and self.workers.first:
@@ -385,7 +394,11 @@ class TrainingRun:
         return Step(number, epoch, rate, batches, result)
 
     def record_step(self, step: Step, totals: EpochTotals, bar: tqdm) -> None:
-        """Read the measurements of an update, waiting for them if necessary, and log them."""
+        """Read the measurements of an update, waiting for them if necessary, and log them.
+
+        Raises:
+            DivergedError: The loss or the gradient norm is not finite.
+        """
         losses, norm = step.result.read()
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -552,7 +565,11 @@ class TrainingRun:
 
 
 def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[TransformerConfig], nn.Module]) -> nn.Module:
-    """Build a model with the preset's hyperparameters for the tokenizer's vocabularies."""
+    """Build a model with the preset's hyperparameters for the tokenizer's vocabularies.
+
+    Raises:
+        ValueError: The hyperparameters do not fit together.
+    """
     config = TransformerConfig(
         source_vocab=tokenizer.source_size,
         target_vocab=tokenizer.target_size,
@@ -592,7 +609,11 @@ def seed_of(seed: int, epoch: int, stream: int) -> int:
 
 
 def compare_configurations(record: dict[str, Any], now: dict[str, Any], output: Path) -> None:
-    """Make sure that the run with this record can be resumed with the current configuration."""
+    """Make sure that the run with this record can be resumed with the current configuration.
+
+    Raises:
+        InputError: They differ, or the record is damaged. The message names the values that differ.
+    """
     earlier = record.get("configuration")
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
