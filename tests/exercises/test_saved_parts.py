@@ -246,6 +246,20 @@ def test_a_part_that_needs_its_notebook_says_so(notebook):
     assert not os.path.exists("mine/softmax.py")
 
 
+def test_a_value_that_is_changed_later_is_saved_with_its_definition(notebook):
+    """Changing an entry doesn't define the variable. If the change matters, the part isn't saved."""
+    notebook.run("class Calls:\n    last = None\n\nlog = Calls()", "log.last = 0")
+    assert notebook.run(SOFTMAX.replace("# mine", "log.last = scores"), "check(softmax)").passed
+    path = saved_parts.folder() / "softmax.py"
+    assert "log = Calls()" in path.read_text()
+    path.unlink()
+    notebook.run("settings = Calls()", "settings.last = 3")
+    report = notebook.run(SOFTMAX.replace("# mine", "assert settings.last == 3"), "check(softmax)")
+    assert report.passed
+    assert any("outside this notebook" in remark for remark in report.remarks)
+    assert not path.exists()
+
+
 def test_outside_a_notebook_nothing_is_saved(tmp_path, monkeypatch):
     """A script or a test that calls `check` leaves no files behind."""
     monkeypatch.chdir(tmp_path)

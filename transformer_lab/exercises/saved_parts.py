@@ -180,7 +180,8 @@ def _bound_by(statement: ast.stmt) -> set[str]:
         case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
             return {statement.name}
         case ast.Assign():
-            return {node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+            targets = [node for target in statement.targets for node in ast.walk(target)]
+            return {node.id for node in targets if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         case ast.AnnAssign(target=ast.Name()):
             return {statement.target.id}
         case ast.Import() | ast.ImportFrom():
