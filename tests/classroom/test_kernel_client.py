@@ -128,7 +128,7 @@ def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
 @needs_sandbox
 def test_files_in_memory_count_as_memory(kernel_with):
     """Files and mapped pages count together. Neither would exceed the limit on its own."""
-    kernel = kernel_with(memory=430 * 2**20)
+    kernel = kernel_with(memory=430 * 2**20 + CUDA_BYTES)
     code = (
         "import mmap, time\npages = mmap.mmap(-1, 100_000_000)\nfor _ in range(100): pages.write(b'1' * 1_000_000)\n"
         "for name in ('/tmp/1', '/tmp/2', '/tmp/3', '/tmp/4', '/dev/shm/5'):\n"

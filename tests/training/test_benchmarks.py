@@ -1,4 +1,4 @@
-"""The training benchmark must run at a small size on a machine without a GPU or Multi30k."""
+"""Benchmarks must run at a small size on a machine without a GPU or Multi30k."""
 
 import json
 import os
@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from transformer_lab.data import load_corpus
+from transformer_lab.decoding.translator import load_pretrained
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,6 +29,23 @@ def test_training_is_measured_against_a_plainer_one(against, tmp_path):
     assert len(figures["ratio_of_each_round"]) == 2
     assert f"ratio {figures['ratio']}" in child.stdout
     assert f"tour {ours:,} tokens/s, {against} {plain:,} tokens/s" in child.stdout
+
+
+def test_a_distilled_corpus_has_references_and_translations(tiny_corpus, tmp_path):
+    """Each source sentence has its reference and the teacher's translation. The held-out sets don't change."""
+    output = tmp_path / "distilled"
+    script = str(ROOT / "benchmarks" / "distillation.py")
+    command = [sys.executable, script, "--corpus", str(tiny_corpus), "--output", str(output), "--beam", "1"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(command, capture_output=True, check=True, env=environment)
+    before, after = load_corpus(tiny_corpus), load_corpus(output)
+    sources = [source for source, _ in before.train]
+    translated = list(zip(sources, load_pretrained().translate(sources, beam_size=1), strict=True))
+    assert after.train == before.train + translated
+    assert (after.validation, after.tests) == (before.validation, before.tests)
+    again = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert again.returncode == 1
+    assert again.stderr.startswith(f"distillation.py: {output} already exists: choose")
 
 
 @pytest.mark.parametrize(
