@@ -33,7 +33,7 @@ from transformer_lab.electives.search import recorded_search
 print(json.dumps({
     "package": transformer_lab.__file__,
     "course": str(Course.find().folder),
-    "notebooks": doctor.find_notebook().found,
+    "notebooks": doctor.find_notebook().observed,
     "advice": doctor.INSTALL,
     "languages": list(recorded_languages()),
     "compared": list(recorded_comparison()["models"]),

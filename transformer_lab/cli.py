@@ -190,7 +190,7 @@ def doctor(
     problems = [finding for finding in findings if not finding.ok]
     for finding in findings if verbose else problems:
         mark = "[green]OK[/]" if finding.ok else "[red]MISSING[/]" if finding.essential else "[yellow]TO DO[/]"
-        table.add_row(mark, finding.name, escape(finding.found))
+        table.add_row(mark, finding.name, escape(finding.observed))
         if finding.advice:
             table.add_row("", "", f"[bold]{escape(finding.advice)}[/]")
     if table.row_count:
@@ -586,8 +586,8 @@ def search(
         progress(trials + finalists * seeds, " runs") as bar,
     ):
         say = partial(bar.write, file=sys.stderr)  # prints above the bar
-        found = search_for(output, plan, workers, on_trial=say, advance=partial(advance_to, bar))
-    print(f"{found.conclusion()}\ntables  {output / 'trials.csv'}, {output / 'finalists.csv'}")
+        finished_search = search_for(output, plan, workers, on_trial=say, advance=partial(advance_to, bar))
+    print(f"{finished_search.conclusion()}\ntables  {output / 'trials.csv'}, {output / 'finalists.csv'}")
     suggest(f'plot it: from transformer_lab.electives.search import read_search; read_search("{output}")')
 
 

@@ -50,7 +50,7 @@ class Finding:
     """The result of one check."""
 
     name: str
-    found: str
+    observed: str
     advice: str = ""  # what to do; empty if the check passed
     essential: bool = False  # training and translating need it
 

@@ -15,9 +15,7 @@ from transformer_lab.errors import InputError
 
 # Characters that XML 1.0 or UTF-8 can't represent; C1 controls, which terminals interpret; and characters that change
 # the direction of the surrounding text, so that it is displayed in a different order.
-UNSAFE = re.compile(
-    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
-)
+UNSAFE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]")
 NAME_BYTES = 160  # file systems allow 255, and suffixes need some of them
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # Windows reserves these names for devices
 

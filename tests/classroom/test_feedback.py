@@ -8,7 +8,7 @@ import pytest
 
 from transformer_lab.classroom.exports import gradescope_results, junit_xml
 from transformer_lab.classroom.feedback import feedback_page, parts_of_report, reading_places, sentences
-from transformer_lab.classroom.pages import STYLE, STYLE_HASH
+from transformer_lab.classroom.page_templates import STYLE, STYLE_HASH
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.exercises import exercises, run_check
 from transformer_lab.exercises.catalogue import mistakes_of

@@ -39,9 +39,9 @@ def test_a_package_that_does_not_load_is_found(monkeypatch):
         raise OSError("undefined symbol: _ZN2at4\nand a second line")
 
     monkeypatch.setattr(doctor, "import_module", broken)
-    found = doctor.find_package("torchtext", essential=False)
-    assert not found.ok
-    assert found.found == "does not load: OSError: undefined symbol: _ZN2at4"
+    finding = doctor.find_package("torchtext", essential=False)
+    assert not finding.ok
+    assert finding.observed == "does not load: OSError: undefined symbol: _ZN2at4"
 
 
 def test_grading_names_what_is_missing_before_it_starts(lab, monkeypatch, tmp_path):
@@ -72,9 +72,9 @@ def test_threads_limited_by_an_environment_variable(monkeypatch):
 
 def test_multi30k_is_found(monkeypatch, tmp_path, real_data):
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
-    assert doctor.find_multi30k_files().found == str(real_data / "multi30k")
+    assert doctor.find_multi30k_files().observed == str(real_data / "multi30k")
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(tmp_path))
-    assert str(tmp_path) in doctor.find_multi30k_files().found
+    assert str(tmp_path) in doctor.find_multi30k_files().observed
     assert "TRANSFORMER_LAB_DATA" in doctor.find_multi30k_files().advice
 
 
@@ -82,14 +82,14 @@ def test_finding_multi30k_without_the_notebook_packages(monkeypatch):
     """Finding the download folder requires one of these packages. Without it, the command must not crash."""
     monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "platformdirs", None)
-    found = doctor.find_multi30k_files()
-    assert found.found == "the download folder is unknown without platformdirs"
-    assert not found.essential
+    finding = doctor.find_multi30k_files()
+    assert finding.observed == "the download folder is unknown without platformdirs"
+    assert not finding.essential
 
 
 def test_a_full_disk(monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=2**28))
-    assert doctor.find_disk().found.startswith("0.2 GiB free")
+    assert doctor.find_disk().observed.startswith("0.2 GiB free")
     assert "make room" in doctor.find_disk().advice
 
 

@@ -14,7 +14,7 @@ from transformer_lab.electives.recurrent_comparison import (
     seconds_in_training,
 )
 from transformer_lab.model import TransformerConfig
-from transformer_lab.plots.recurrent import (
+from transformer_lab.plots.recurrent_plots import (
     draw_additive_attention,
     draw_bleu_by_length,
     draw_heat_maps_side_by_side,

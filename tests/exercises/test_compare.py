@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_lab.exercises.comparison import compare, number, short, short_and_apart
+from transformer_lab.exercises.comparison import compare, format_number, short, short_and_apart
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from transformer_lab.exercises.comparison import compare, number, short, short_a
     ],
 )
 def test_numbers_are_short(value, text):
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_last_bits_do_not_show():
     """0.03125 is halfway between two numbers with four decimals. Rounding must not depend on the last bit."""
-    assert len({number(0.03125 + shift * 2**-57) for shift in range(-3, 4)}) == 1
-    assert len({number(value) for value in (0.1 + 0.2, 0.3, 0.30000000000000016)}) == 1
+    assert len({format_number(0.03125 + shift * 2**-57) for shift in range(-3, 4)}) == 1
+    assert len({format_number(value) for value in (0.1 + 0.2, 0.3, 0.30000000000000016)}) == 1
 
 
 def one(expected, received, **options):

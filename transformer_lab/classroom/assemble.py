@@ -187,7 +187,7 @@ def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _CourseNo
     bound = set().union(*(cell.names.binds for cell in cells if cell.is_code))
     ids = {cell.id for cell in cells}
     texts = {_normalized(cell.source) for cell in cells}
-    number = re.search(r"(?<!\d)(\d\d)[ _-]", file_name)
+    notebook_number = re.search(r"(?<!\d)(\d\d)[ _-]", file_name)
 
     def evidence(original: _CourseNotebook) -> tuple[int, bool]:
         # The other cells count, too, because answers to earlier notebooks may have been pasted with their metadata.
@@ -195,7 +195,8 @@ def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _CourseNo
         answers = len(answered & names) + len(bound & names)
         others = len(ids & original.by_id.keys()) + len(texts & original.by_text.keys())
         is_enough = answers or others >= MIN_MATCHES
-        return (3 * answers + others) * bool(is_enough), bool(number) and original.name.startswith(number[1])
+        is_named = bool(notebook_number) and original.name.startswith(notebook_number[1])
+        return (3 * answers + others) * bool(is_enough), is_named
 
     best = max(_course_notebooks(course), key=evidence, default=None)
     if best is None or not evidence(best)[0]:

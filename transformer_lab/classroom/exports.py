@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from transformer_lab.classroom.gradebook import Entry, number
+from transformer_lab.classroom.gradebook import Entry, format_points
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.files import clean
 
@@ -81,8 +81,8 @@ def junit_properties(result: ExerciseResult) -> dict[str, str]:
         "exercise": result.exercise,
         "cell_id": result.cell_id,
         "state": result.state,
-        "points": number(result.earned),
-        "possible": number(result.possible),
+        "points": format_points(result.earned),
+        "possible": format_points(result.possible),
     }
     return properties | ({"misconceptions": " ".join(result.misconceptions)} if result.misconceptions else {})
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.exports import feedback_text
 from transformer_lab.classroom.gradebook import Entry, is_graded_again
-from transformer_lab.classroom.pages import render
+from transformer_lab.classroom.page_templates import render
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.exercises import diagnosis
 from transformer_lab.exercises.registry import exercises

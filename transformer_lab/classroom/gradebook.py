@@ -298,12 +298,12 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
             for flag in entry.flags(result)
         ]
         rows.append(
-            {name: number(result.earned) for name, result in results.items()}
+            {name: format_points(result.earned) for name, result in results.items()}
             | {
                 "student": cell(student),
                 "number": attendance.numbers.get(student, ""),
-                "total": number(sum(result.earned for result in results.values())),
-                "possible": number(sum(points.values())),
+                "total": format_points(sum(result.earned for result in results.values())),
+                "possible": format_points(sum(points.values())),
                 "states": cell(_states([results[name] for name in points if name in results]) if submitted else ABSENT),
                 "flags": cell("; ".join(flags)),
                 "remarks": cell("; ".join(remark for entry in submitted for remark in remarks(entry))),
@@ -329,7 +329,7 @@ def remarks(entry: Entry) -> list[str]:
     return [*problem, *entry.result.remarks, *several]
 
 
-def number(points: float) -> str:
+def format_points(points: float) -> str:
     """Format points: `2`, `1.5`, `0.33`."""
     return f"{round(points, 2):.10g}"
 

@@ -10,7 +10,7 @@ import nbformat
 
 from transformer_lab.classroom.cells import is_unwritten
 from transformer_lab.classroom.course import Course, check_of, exercise_of
-from transformer_lab.classroom.pages import render
+from transformer_lab.classroom.page_templates import render
 from transformer_lab.errors import InputError
 from transformer_lab.files import write_file
 

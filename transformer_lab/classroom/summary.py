@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_lab.classroom.feedback import sentences
-from transformer_lab.classroom.gradebook import Entry, by_student, columns, grader_failed, number, remarks
-from transformer_lab.classroom.pages import render
+from transformer_lab.classroom.gradebook import Entry, by_student, columns, format_points, grader_failed, remarks
+from transformer_lab.classroom.page_templates import render
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.roster import NO_ROSTER, Attendance
 from transformer_lab.classroom.temporary_folders import temporary_folder
@@ -115,7 +115,7 @@ def _totals(graded: Sequence[Entry]) -> dict[str, Any]:
         style = {"color": BAR, "alpha": 1, "edgecolor": "none"}
         bins = min(int(possible) if possible == int(possible) else 20, 20)
         seaborn.histplot(x=everyone["points"], bins=bins, binrange=(0, possible), ax=axes, **style)
-        axes.set(xlabel=f"points, of {number(possible)}", ylabel="students", xlim=(0, possible))
+        axes.set(xlabel=f"points, of {format_points(possible)}", ylabel="students", xlim=(0, possible))
 
     return {
         "everyone": everyone,

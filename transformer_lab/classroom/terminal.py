@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from transformer_lab.classroom.batch import BatchResult, Change, Grading, OpenGrader
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.gradebook import by_student, number
+from transformer_lab.classroom.gradebook import by_student, format_points
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.files import on_screen
 from transformer_lab.plural import plural
@@ -64,7 +64,7 @@ def ask_about(changes: Sequence[Change], yes: bool) -> bool:
 
 def _mark(result: ExerciseResult) -> str:
     slugs = f" ({', '.join(result.misconceptions)})" if result.misconceptions else ""
-    return on_screen(f"{result.state}, {number(result.earned)} of {number(result.possible)}{slugs}")
+    return on_screen(f"{result.state}, {format_points(result.earned)} of {format_points(result.possible)}{slugs}")
 
 
 def _first(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:

@@ -282,10 +282,11 @@ def _read_campaign_set(folder: Path, source_file: str, target_file: str) -> Pair
     source_path, target_path = (_plain_or_gzipped(folder, file) for file in (source_file, target_file))
     sources, targets = _read_segments(source_path), _read_segments(target_path)
     sides = (sources, source_path), (targets, target_path)
-    for (one, path), (other, other_path) in permutations(sides):
-        if lacking := next((name for name in one if name not in other), None):
+    for (segments, path), (other_segments, other_path) in permutations(sides):
+        if lacking := next((name for name in segments if name not in other_segments), None):
             raise InputError(
-                f"{path}, line {one[lacking][0]}: {lacking} is not in {other_path}: both files need the same segments"
+                f"{path}, line {segments[lacking][0]}: {lacking} is not in {other_path}: "
+                "both files need the same segments"
             )
     return _without_blanks([(line, (text, targets[name][1])) for name, (line, text) in sources.items()], source_path)
 
@@ -472,12 +473,12 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
             parent[sentence] = sentence = parent[parent[sentence]]
         return sentence
 
-    bare = [(letters_and_digits(one), letters_and_digits(other)) for one, other in pairs]
-    for one, other in bare:
-        parent[root(one)] = root(other)
+    bare = [(letters_and_digits(source), letters_and_digits(target)) for source, target in pairs]
+    for source, target in bare:
+        parent[root(source)] = root(target)
     groups = defaultdict(list)
-    for index, (one, _) in enumerate(bare):
-        groups[root(one)].append(index)
+    for index, (source, _) in enumerate(bare):
+        groups[root(source)].append(index)
     return list(groups.values())
 
 

@@ -124,11 +124,11 @@ class ScriptedDecoder(nn.Module):
         model.with_gradients |= torch.is_grad_enabled()
         mask = None if mask is None else mask.expand(len(token), -1, -1)
         state, answers = state.clone(), []
-        for row, (one, words) in enumerate(zip(token.tolist(), memory[:, :, 0].long().tolist(), strict=True)):
+        for row, (token_id, words) in enumerate(zip(token.tolist(), memory[:, :, 0].long().tolist(), strict=True)):
             seen = [True] * len(words) if mask is None else mask[row].flatten().tolist()
             count = int(state[row, 1]) if state[row, 0] == 1 else self.room
             if count < self.room:
-                state[row, 2 + count] = one
+                state[row, 2 + count] = token_id
                 state[row, 1] = count + 1
             read = state[row, 2 : 3 + count].long().tolist()
             visible = [word for word, is_seen in zip(words, seen, strict=True) if is_seen]

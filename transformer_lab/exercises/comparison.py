@@ -193,7 +193,7 @@ def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray,
         return "", ""
     errors = (expected - received).abs()[wrong]
     if errors.isfinite().all():
-        return "value", f"differs by up to {number(float(errors.max()))}"
+        return "value", f"differs by up to {format_number(float(errors.max()))}"
     # Infinities that are missing, unexpected, or of the wrong sign show the effect of a wrong mask.
     entries_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
@@ -259,7 +259,7 @@ def described(value: Any) -> str:
 def short(value: Any, most: int = 200) -> str:
     """Format a value as one line of at most `most` characters."""
     if isinstance(value, float):
-        text = number(value)
+        text = format_number(value)
     elif isinstance(value, list | tuple):
         items = ", ".join(short(item, most) for item in value[:most])
         text = f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
@@ -285,7 +285,7 @@ def short_and_apart(expected: Any, received: Any) -> tuple[str, str]:
     return texts
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number so that it looks the same on every machine, even if its last bits differ."""
     if not math.isfinite(value):
         return str(float(value))

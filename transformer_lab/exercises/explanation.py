@@ -9,7 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.comparison import Difference, number, short, short_and_apart, to_double, wrong_positions
+from transformer_lab.exercises.comparison import (
+    Difference,
+    format_number,
+    short,
+    short_and_apart,
+    to_double,
+    wrong_positions,
+)
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.observation import Crash, same_data, with_article
 from transformer_lab.exercises.report import Block, Code, Rows, Shapes, SideBySide, Table
@@ -216,4 +223,4 @@ def _rows(value: Tensor | np.ndarray) -> Rows:
 def _cell(value: Tensor) -> str:
     if value.dtype == torch.bool:
         return str(bool(value))
-    return number(float(value)) if value.is_floating_point() else str(value.item())
+    return format_number(float(value)) if value.is_floating_point() else str(value.item())

@@ -169,10 +169,10 @@ LABEL_SMOOTHING_LOSS = Exercise(
 
 # --- warmup_rate -----------------------------------------------------------------------------------------------------
 
-Draw = Callable[[int, int], int]  # a sampler's method `integer`
+RandomInteger = Callable[[int, int], int]  # a sampler's method `integer`
 
 
-def rate_probe(name: str, numbers: Callable[[Draw], tuple[int, int, int]]) -> Probe:
+def rate_probe(name: str, numbers: Callable[[RandomInteger], tuple[int, int, int]]) -> Probe:
     def inputs(sampler: InputSampler) -> dict:
         return dict(zip(("step", "d_model", "warmup_steps"), numbers(sampler.integer), strict=True))
 

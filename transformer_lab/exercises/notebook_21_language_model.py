@@ -252,7 +252,7 @@ keeps_every_token = partial(Property, rule=nothing_is_removed, call=filtered_and
 leaves_logits_alone = partial(
     requirement,
     "the caller's logits aren't overwritten",
-    holds=lambda inputs, overwritten: not overwritten,
+    condition=lambda inputs, overwritten: not overwritten,
     says="your function changes the tensor that the caller passed in",
     call=whether_overwritten,
     penalty=0,  # any change to the input costs points anyway

@@ -25,11 +25,11 @@ def equal_results(says: str) -> Rule:
     return unless(lambda inputs, received: operator.eq(*received.values()), says)
 
 
-def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:
-    """Return a rule that requires `holds(inputs, received)` to be true. Otherwise, it reports `says`."""
+def unless(condition: Callable[[dict, Any], bool], says: str) -> Rule:
+    """Return a rule that requires `condition(inputs, received)` to be true. Otherwise, it reports `says`."""
 
     def rule(inputs, received):
-        return None if holds(inputs, received) else says
+        return None if condition(inputs, received) else says
 
     return rule
 
@@ -75,7 +75,7 @@ def mode_is_restored(inputs: dict, received: dict[str, bool]) -> str | None:
 
 
 def requirement(
-    name: str, inputs: Callable, holds: Callable[..., bool], says: str, call: Callable | None = None, **others: Any
+    name: str, inputs: Callable, condition: Callable[..., bool], says: str, call: Callable | None = None, **others: Any
 ) -> Property:
-    """Return a property that requires `holds(inputs, received)` to be true. Otherwise, it reports `says`."""
-    return Property(name, inputs, unless(holds, says), call, **others)
+    """Return a property that requires `condition(inputs, received)` to be true. Otherwise, it reports `says`."""
+    return Property(name, inputs, unless(condition, says), call, **others)

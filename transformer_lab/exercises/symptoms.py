@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from transformer_lab.exercises.comparison import Difference, number, to_double, wrong_positions
+from transformer_lab.exercises.comparison import Difference, format_number, to_double, wrong_positions
 from transformer_lab.plural import plural
 
 
@@ -79,10 +79,10 @@ def _ratio(where: str, expected: Tensor, received: Tensor, tolerance: float) -> 
         return ""
     factor = float((received[nonzero] / expected[nonzero]).median())
     if abs(factor) > 1e-6 and _same(expected * factor, received, 10 * tolerance):
-        return f"Every number in `{where}` is {number(factor)} times as large as expected."
+        return f"Every number in `{where}` is {format_number(factor)} times as large as expected."
     offset = float((received[finite] - expected[finite]).median())
     if _same(expected[finite] + offset, received[finite], 10 * tolerance):
-        return f"Every number in `{where}` is {number(abs(offset))} too {'large' if offset > 0 else 'small'}."
+        return f"Every number in `{where}` is {format_number(abs(offset))} too {'large' if offset > 0 else 'small'}."
     return ""
 
 

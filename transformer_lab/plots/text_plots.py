@@ -27,12 +27,12 @@ def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], ti
         0.65 * rows + 0.35,
     )
     axes = figure.subplots()
-    for row, (sentence, numbers) in enumerate(zip(tokens, ids, strict=True)):
-        for column, number in enumerate(numbers):
+    for row, (sentence, token_ids) in enumerate(zip(tokens, ids, strict=True)):
+        for column, token_id in enumerate(token_ids):
             real = column < len(sentence)
             label, fill = (sentence[column], PALE) if real else ("<pad>", "0.8")
             shape, look = {"width": 0.96, "height": 0.92, "edge": "none"}, {"fontsize": 8.5, "parse_math": False}
-            add_cell(axes, column, row, f"{label}\n{number}", fill, **shape, **look)
+            add_cell(axes, column, row, f"{label}\n{token_id}", fill, **shape, **look)
     axes.set(xlim=(0, columns), ylim=(rows, 0), title=title)
     axes.axis("off")
     return figure

@@ -377,8 +377,8 @@ class TrainingRun:
         return [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
 
     def take_step(self, epoch: int, batches: list[Batch], total_steps: int) -> Step:
-        number = self.progress.step + 1
-        rate = learning_rate(self.preset, number, total_steps)
+        step_number = self.progress.step + 1
+        rate = learning_rate(self.preset, step_number, total_steps)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         try:
@@ -390,8 +390,8 @@ class TrainingRun:
                 reason = " ".join(str(error).split("\n")[:2])  # the backend and its message
                 raise InputError(f"cannot compile the model ({reason}): set `compiled` to false") from error
             raise
-        self.progress.step = number
-        return Step(number, epoch, rate, batches, result)
+        self.progress.step = step_number
+        return Step(step_number, epoch, rate, batches, result)
 
     def record_step(self, step: Step, totals: EpochTotals, bar: tqdm) -> None:
         """Read the measurements of an update, waiting for them if necessary, and log them.

@@ -130,10 +130,10 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Fig
     cell = min(0.34, 5.2 / len(keys))
     lettering = max(cell, 0.3)  # keeps labels legible in a long map
     layers = len(maps["transformer"])
-    number = "last layer" if layer % layers == layers - 1 else f"layer {layer % layers}"
+    layer_name = "last layer" if layer % layers == layers - 1 else f"layer {layer % layers}"
     panels = {
         "GRU:\nadditive attention": maps["additive"],
-        f"Transformer: cross-attention,\n{number}, mean of heads": maps["transformer"][layer],
+        f"Transformer: cross-attention,\n{layer_name}, mean of heads": maps["transformer"][layer],
     }
     # Both maps have the same rows. The input tokens go on the far left, and the tokens to predict go on the far right.
     map_width, map_height = cell * len(keys), cell * len(queries)

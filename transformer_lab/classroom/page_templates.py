@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from transformer_lab.classroom.gradebook import number
+from transformer_lab.classroom.gradebook import format_points
 from transformer_lab.exercises.report import prose
 from transformer_lab.files import clean
 
@@ -29,7 +29,7 @@ ENVIRONMENT = Environment(
     keep_trailing_newline=True,
 )
 ENVIRONMENT.globals |= {"style": Markup(STYLE), "style_hash": STYLE_HASH}
-ENVIRONMENT.filters |= {"clean": clean, "number": number, "prose": lambda text: Markup(prose(text))}
+ENVIRONMENT.filters |= {"clean": clean, "points": format_points, "prose": lambda text: Markup(prose(text))}
 
 
 def render(template: str, **data: Any) -> str:
