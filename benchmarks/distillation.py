@@ -18,6 +18,7 @@ from transformer_lab.data import Corpus, load_corpus
 from transformer_lab.data.corpora import Pairs
 from transformer_lab.decoding.translator import Translator, load_pretrained
 from transformer_lab.errors import InputError
+from transformer_lab.files import creating
 
 
 def distilled(pairs: Pairs, teacher: Translator, beam_size: int) -> Pairs:
@@ -47,9 +48,9 @@ def main() -> None:
     corpus = load_corpus(arguments.corpus, data_dir=arguments.data_dir)
     teacher = Translator.load(arguments.teacher) if arguments.teacher else load_pretrained()
     seconds, pairs = timed(distilled, corpus.train, teacher, arguments.beam)
-    arguments.output.mkdir(parents=True)
-    for split, its_pairs in {"train": pairs, "val": corpus.validation, **corpus.tests}.items():
-        write_split(arguments.output, split, corpus, its_pairs)
+    with creating(arguments.output) as unfinished:
+        for split, its_pairs in {"train": pairs, "val": corpus.validation, **corpus.tests}.items():
+            write_split(unfinished, split, corpus, its_pairs)
     new = pairs[len(corpus.train) :]
     same = sum(pair == other for pair, other in zip(corpus.train, new, strict=True))
     print(f"{len(new):,} translations in {seconds:.0f} s; {same:,} are the same as the reference: {arguments.output}")

@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -129,6 +130,28 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
             else:
                 (folder / name).unlink()
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def creating(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder. It becomes `folder` once all files in it are on the disk.
+
+    `folder` must not exist yet or must be empty. If an error occurs, it isn't created.
+
+    Raises:
+        InputError: The parent folder cannot be written, or the disk is full.
+    """
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+            unfinished = Path(scratch, folder.name)  # the usual permissions; the temporary folder has 0700
+            unfinished.mkdir()
+            yield unfinished
+            for path in unfinished.iterdir():
+                flush_to_disk(path)
+            if folder.exists():
+                folder.rmdir()
+            os.replace(unfinished, folder)
 
 
 def flush_to_disk(path: Path) -> None:

@@ -9,8 +9,6 @@ as many finished hypotheses and finds nearly the same translations as the search
 """
 
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +19,7 @@ from transformer_lab.data import BpeTokenizer
 from transformer_lab.data.chinese import HAN, NEEDLESS_SPACE
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.errors import InputError
-from transformer_lab.files import flush_to_disk, writing
+from transformer_lab.files import creating
 from transformer_lab.model import (
     Decoder,
     DecoderLayer,
@@ -75,22 +73,13 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} already exists: choose a new folder, or remove this one first")
     spec = model_spec(translator)
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-            unfinished = Path(scratch, folder.name)  # the usual permissions; the temporary folder has 0700
-            unfinished.mkdir()
-            spec.save(str(unfinished))
-            if translator.tokenizer.kind == "bpe":
-                text = service_tokenizer(translator.tokenizer).to_str()
-                (unfinished / "tokenizer.json").write_text(text, encoding="utf-8")
-            else:
-                translator.tokenizer.save(unfinished)
-            for path in unfinished.iterdir():
-                flush_to_disk(path)
-            if folder.exists():
-                folder.rmdir()
-            os.replace(unfinished, folder)
+    with creating(folder) as unfinished:
+        spec.save(str(unfinished))
+        if translator.tokenizer.kind == "bpe":
+            text = service_tokenizer(translator.tokenizer).to_str()
+            (unfinished / "tokenizer.json").write_text(text, encoding="utf-8")
+        else:
+            translator.tokenizer.save(unfinished)
 
 
 def model_spec(translator: Translator) -> "TransformerSpec":

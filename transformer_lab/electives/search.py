@@ -29,7 +29,7 @@ from transformer_lab.data import load_corpus
 from transformer_lab.electives.search_plan import HYPER_PARAMETERS, Plan, base_preset, load_optuna
 from transformer_lab.electives.search_tables import LIVES, Results, importance, read_table, table_of, write_table
 from transformer_lab.errors import InputError
-from transformer_lab.files import writing
+from transformer_lab.files import creating, writing
 from transformer_lab.presets import MOST_WORKERS
 from transformer_lab.shipped import shipped
 from transformer_lab.training import DivergedError, Preset, read_metrics, train
@@ -346,14 +346,11 @@ def own_corpus(folder: Path, plan: Plan) -> None:
     short = [caption for caption in load_captions() if len(caption.german_tokens) <= WORDS]
     end = plan.preset.train_limit and 2 * HELD_OUT + plan.preset.train_limit  # None for all captions
     splits = {"test": short[:HELD_OUT], "val": short[HELD_OUT : 2 * HELD_OUT], "train": short[2 * HELD_OUT : end]}
-    unfinished = folder / "corpus.part"
-    with writing(unfinished):
-        unfinished.mkdir(exist_ok=True)
+    with creating(corpus) as unfinished:
         for name, captions in splits.items():
             for code, side in (("de", "german"), ("en", "english")):
                 text = "".join(f"{getattr(caption, side)}\n" for caption in captions)
                 (unfinished / f"{name}.{code}").write_text(text, encoding="utf-8")
-        unfinished.rename(corpus)
 
 
 def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> str:
