@@ -72,7 +72,7 @@ class Grader:
             )
         self.sandboxed = not why
         self.jobs = jobs or _processors()
-        seed = secrets.randbits(31) + 1 if seed is None else seed
+        seed = secrets.randbits(62) + 1 if seed is None else seed
         self._setup = Setup(limits, self.sandboxed, seed, (course or Course.find()).folder)
         self._workers: list[_Worker] = []
 
