@@ -8,7 +8,9 @@ import sqlite3
 import subprocess
 import sys
 import zipfile
+from collections import deque
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -195,6 +197,41 @@ def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out)
     outcome = grade(folder, reader)
     assert reader.graded == [("Cyd", "04_embeddings"), ("Cyd", "05_sublayers")]
     assert outcome.warnings == []
+
+
+@pytest.fixture
+def parallel_reader(mark_reader):
+    """Return a class of graders that take `jobs` files before the first one ends. `seconds` maps notebooks to times."""
+
+    class ParallelReader(mark_reader):
+        def __init__(self, jobs, seconds=()):
+            super().__init__()
+            self.jobs, self.seconds = jobs, dict(seconds)
+
+        def grade(self, assembled, only=None):
+            remaining = iter(assembled)
+            running = deque(islice(remaining, self.jobs))
+            while running:
+                submission = running.popleft()
+                self.graded.append((submission.student, submission.name))
+                yield replace(self.result(submission, only), seconds=self.seconds.get(submission.name, 0.0))
+                running.extend(islice(remaining, 1))
+
+    return ParallelReader
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 16])
+@pytest.mark.parametrize(("seconds", "count"), [([180.0] * 6, 3), ([100.0, 170.0, 180.0] * 2, 4), ([1.0] * 6, 6)])
+def test_a_budget_does_not_depend_on_the_number_of_jobs(hand_in, grade, parallel_reader, course, jobs, seconds, count):
+    """With 16 jobs, a single student's files could run for an hour. Quick files are graded, even if they must wait."""
+    names = course.names[1:7]
+    for name in names:
+        folder = hand_in("Ada", name)
+    reader = parallel_reader(jobs, zip(names, seconds, strict=True))
+    outcome = grade(folder, reader)
+    assert reader.graded == [("Ada", name) for name in names[:count]]
+    problems = [entry.result.problem for entry in outcome.entries if entry.result.problem]
+    assert problems == [TIME_IS_UP] * (6 - count)
 
 
 def test_a_grader_that_forgets_or_repeats_loses_and_doubles_nothing(hand_in, grade, mark_reader, out):

@@ -29,7 +29,7 @@ from transformer_lab.classroom.gradebook import (
     source_digest,
 )
 from transformer_lab.classroom.reports import write_reports
-from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
+from transformer_lab.classroom.resource_limits import STUDENT_SECONDS, Limits
 from transformer_lab.classroom.results import (
     GRADEBOOK,
     ExerciseResult,
@@ -308,40 +308,54 @@ def _grade_all(
     """Yield a result for each submission, even if some of them crash the grader.
 
     Students take turns: everyone's first file is started before anyone's second file. That way, a student with many
-    files doesn't delay the others.
+    files doesn't delay the others. A file waits until its student has time left even if all of the student's running
+    files reach their limit. Otherwise, more parallel jobs would mean more time for a student.
     """
-    files: defaultdict[str, list[Key]] = defaultdict(list)  # per student
-    for key in todo:
-        files[key[0]].append(key)
-    in_turn = filter(None, chain.from_iterable(zip_longest(*files.values())))
+    waiting = _in_turn(todo)
     seconds_spent: Counter[str] = Counter()  # per student
     refused: list[SubmissionResult] = []
     running: dict[Key, Assembled] = {}
 
+    def may_start(key: Key) -> bool:
+        count = sum(student == key[0] for student, _ in running)
+        return not count or seconds_spent[key[0]] + count * Limits.submission_seconds < STUDENT_SECONDS
+
     def assembled() -> Iterator[Assembled]:
-        for student, digest in in_turn:
-            submission, began = todo[student, digest], time.monotonic()
+        while key := next(filter(may_start, waiting), None):
+            waiting.remove(key)
+            (student, digest), submission, began = key, todo[key], time.monotonic()
             is_late = seconds_spent[student] >= STUDENT_SECONDS and not submission.problem
             notebook = TIME_IS_UP if is_late else _assembled(submission, course)
             seconds_spent[student] += time.monotonic() - began
             if isinstance(notebook, str):
                 refused.append(SubmissionResult(student, "", digest, (), problem=notebook))
             else:
-                running[student, digest] = replace(notebook, digest=digest)
-                yield running[student, digest]
+                running[key] = replace(notebook, digest=digest)
+                yield running[key]
 
-    notebooks = assembled()
-    for result in grader.grade(notebooks, only) if grader else ():
-        seconds_spent[result.student] += result.seconds
-        if running.pop((result.student, result.digest), None):
-            yield result
+    while waiting:  # again whenever all files that were left had to wait for their students' running files
+        notebooks = assembled()
+        for result in grader.grade(notebooks, only) if grader else ():
+            seconds_spent[result.student] += result.seconds
+            if running.pop((result.student, result.digest), None):
+                yield result
+            while refused:
+                yield refused.pop()
+        for _ in notebooks:  # assemble the submissions that the grader did not ask for
+            pass
         while refused:
             yield refused.pop()
-    for _ in notebooks:  # assemble the submissions that the grader did not ask for
-        pass
-    yield from refused
-    for notebook in running.values():  # the grader lost these, so the next run grades them again
-        yield without_points(notebook, course.exercises(notebook.name), "grader error")
+        while running:  # the grader lost these, so the next run grades them again
+            _, notebook = running.popitem()
+            yield without_points(notebook, course.exercises(notebook.name), "grader error")
+
+
+def _in_turn(keys: Iterable[Key]) -> list[Key]:
+    """Return everyone's first file, then everyone's second file, and so on."""
+    files: defaultdict[str, list[Key]] = defaultdict(list)  # per student
+    for key in keys:
+        files[key[0]].append(key)
+    return list(filter(None, chain.from_iterable(zip_longest(*files.values()))))
 
 
 def _assembled(submission: Submission, course: Course) -> Assembled | str:
