@@ -28,7 +28,7 @@ from transformer_lab.classroom.gradebook import (
     grader_failed,
     source_digest,
 )
-from transformer_lab.classroom.reports import write_reports
+from transformer_lab.classroom.reports import EarlyReports, write_reports
 from transformer_lab.classroom.resource_limits import STUDENT_SECONDS, Limits
 from transformer_lab.classroom.results import (
     GRADEBOOK,
@@ -54,7 +54,9 @@ class Grading(Protocol):
 
     sandboxed: bool
 
-    def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]: ...
+    def grade(
+        self, assembled: Iterable[Assembled], only: str | None = None, while_waiting: Callable[[], None] = ...
+    ) -> Iterator[SubmissionResult]: ...
 
 
 OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # given the secret seed of a run
@@ -113,7 +115,7 @@ def grade_batch(
     roster: Path | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> BatchResult:
-    """Grade submissions, and write the gradebook and all reports into `out`.
+    """Grade submissions, and write the gradebook and all reports into `out`. See `EarlyReports` for when.
 
     Submissions already graded by this version of the package are graded again only if they have changed.
 
@@ -150,15 +152,22 @@ def grade_batch(
         advance(0, len(todo))
         refused = 0
         readable = any(not submission.problem for submission in todo.values())
-        with open_grader(run.seed, course) if readable else nullcontext() as grader:
-            if grader:
-                book.record_sandbox(run, grader.sandboxed)
-            for count, result in enumerate(_grade_all(todo, grader, course), start=1):
-                book.save(run, result)
-                refused += bool(result.problem)
-                advance(count, len(todo))
-            if grader:
-                book.record_sandbox(run, grader.sandboxed)  # a machine without a sandbox may have joined the cluster
+        early = EarlyReports(out, book, course, todo)
+        try:
+            with open_grader(run.seed, course) if readable else nullcontext() as grader:
+                if grader:
+                    book.record_sandbox(run, grader.sandboxed)
+                results = _grade_all(todo, grader, course, while_waiting=early.write_while_waiting)
+                for count, result in enumerate(results, start=1):
+                    book.save(run, result)
+                    refused += bool(result.problem)
+                    advance(count, len(todo))
+                    early.add(result)
+                if grader:
+                    book.record_sandbox(run, grader.sandboxed)  # a machine without one may have joined the cluster
+        except KeyboardInterrupt:
+            early.write()
+            raise
         book.finish(run)
         entries, present, written = write_reports(out, book, course)
         warnings = [*_warnings(entries, run), *_lost_points(entries, before), *_roster_warnings(present)]
@@ -303,7 +312,11 @@ def _collect(paths: Sequence[Path]) -> list[Submission]:
 
 
 def _grade_all(
-    todo: dict[Key, Submission], grader: Grading | None, course: Course, only: str | None = None
+    todo: dict[Key, Submission],
+    grader: Grading | None,
+    course: Course,
+    only: str | None = None,
+    while_waiting: Callable[[], None] = lambda: None,
 ) -> Iterator[SubmissionResult]:
     """Yield a result for each submission, even if some of them crash the grader.
 
@@ -335,7 +348,7 @@ def _grade_all(
 
     while waiting:  # again whenever all files that were left had to wait for their students' running files
         notebooks = assembled()
-        for result in grader.grade(notebooks, only) if grader else ():
+        for result in grader.grade(notebooks, only, while_waiting) if grader else ():
             seconds_spent[result.student] += result.seconds
             if running.pop((result.student, result.digest), None):
                 yield result
