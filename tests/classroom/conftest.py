@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,9 @@ class MarkReader:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
+    def grade(
+        self, assembled: Iterable[Assembled], only: str | None = None, while_waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[SubmissionResult]:
         for submission in assembled:
             if len(self.graded) == self.dies_after:
                 if self.signal:

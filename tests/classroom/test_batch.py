@@ -8,15 +8,19 @@ import sqlite3
 import subprocess
 import sys
 import zipfile
+from collections import deque
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+import pandas
 import pytest
 
 from transformer_lab.authoring.stubs import marked_answer
-from transformer_lab.classroom import batch
+from transformer_lab.classroom import batch, reports
 from transformer_lab.classroom.batch import grade_batch, regrade_exercise
 from transformer_lab.classroom.gradebook import TIME_IS_UP
+from transformer_lab.classroom.reports import write_reports
 from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.errors import InputError
 
@@ -197,6 +201,41 @@ def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out)
     assert outcome.warnings == []
 
 
+@pytest.fixture
+def parallel_reader(mark_reader):
+    """Return a class of graders that take `jobs` files before the first one ends. `seconds` maps notebooks to times."""
+
+    class ParallelReader(mark_reader):
+        def __init__(self, jobs, seconds=()):
+            super().__init__()
+            self.jobs, self.seconds = jobs, dict(seconds)
+
+        def grade(self, assembled, only=None, while_waiting=None):
+            remaining = iter(assembled)
+            running = deque(islice(remaining, self.jobs))
+            while running:
+                submission = running.popleft()
+                self.graded.append((submission.student, submission.name))
+                yield replace(self.result(submission, only), seconds=self.seconds.get(submission.name, 0.0))
+                running.extend(islice(remaining, 1))
+
+    return ParallelReader
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 16])
+@pytest.mark.parametrize(("seconds", "count"), [([180.0] * 6, 3), ([100.0, 170.0, 180.0] * 2, 4), ([1.0] * 6, 6)])
+def test_a_budget_does_not_depend_on_the_number_of_jobs(hand_in, grade, parallel_reader, course, jobs, seconds, count):
+    """With 16 jobs, a single student's files could run for an hour. Quick files are graded, even if they must wait."""
+    names = course.names[1:7]
+    for name in names:
+        folder = hand_in("Ada", name)
+    reader = parallel_reader(jobs, zip(names, seconds, strict=True))
+    outcome = grade(folder, reader)
+    assert reader.graded == [("Ada", name) for name in names[:count]]
+    problems = [entry.result.problem for entry in outcome.entries if entry.result.problem]
+    assert problems == [TIME_IS_UP] * (6 - count)
+
+
 def test_a_grader_that_forgets_or_repeats_loses_and_doubles_nothing(hand_in, grade, mark_reader, out):
     for student in ("Ada", "Bob", "Cyd"):
         folder = hand_in(student, **ALL)
@@ -262,6 +301,116 @@ def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, 
     (warning,) = grade(folder, mark_reader()).warnings
     assert "1 submission" in warning
     assert "--only" in warning
+
+
+# --- reports during a run ---
+
+
+@pytest.fixture
+def graded_students(out):
+    """Return a function that lists the students in `gradebook.csv`, or None if it hasn't been written."""
+
+    def students():
+        table = out / "gradebook.csv"
+        return pandas.read_csv(table)["student"].tolist() if table.exists() else None
+
+    return students
+
+
+def test_reports_are_written_before_slow_submissions_are_waited_for(hand_in, grade, mark_reader, graded_students, out):
+    """One endless loop must not keep the instructor from seeing everyone else's results."""
+    for student in ("Ada", "Bob", "Cyd", "Dee"):
+        folder = hand_in(student, **ALL)
+    seen = []
+
+    class ReaderThatWaits(mark_reader):
+        def grade(self, assembled, only=None, while_waiting=None):
+            slow, *others = assembled
+            while_waiting()
+            seen.append(graded_students())
+            yield from (self.result(submission, only) for submission in others)
+            while_waiting()
+            seen.append(graded_students())
+            assert "1 submission hasn't been graded yet" in (out / "summary.html").read_text()
+            yield self.result(slow, only)
+
+    grade(folder, ReaderThatWaits())
+    assert seen == [None, ["Bob", "Cyd", "Dee"]]
+    assert graded_students() == ["Ada", "Bob", "Cyd", "Dee"]
+    assert "been graded yet" not in (out / "summary.html").read_text()
+
+
+def test_reports_are_written_when_everyone_has_a_result(hand_in, grade, mark_reader, graded_students):
+    """One student's hundred notebooks must not keep the instructor from seeing everyone else's results."""
+    hand_in("Ada", **ALL)
+    hand_in("Ada", "01_attention")
+    folder = hand_in("Bob", **ALL)
+    seen = []
+
+    class WatchingReader(mark_reader):
+        def result(self, submission, only):
+            seen.append(graded_students())
+            return super().result(submission, only)
+
+    grade(folder, WatchingReader())
+    assert seen == [None, None, ["Ada", "Bob"]]
+
+
+def test_reports_are_written_only_a_few_times(hand_in, grade, mark_reader, monkeypatch):
+    """In a class of 300, writing the reports takes seconds."""
+    for number in range(20):
+        folder = hand_in(f"s{number}", **ALL)
+    written = []
+
+    class ReaderThatWaits(mark_reader):
+        def grade(self, assembled, only=None, while_waiting=None):
+            for result in super().grade(assembled, only):
+                while_waiting()
+                yield result
+
+    def count_entries(out, book, course):
+        written.append(len(book.entries()))
+        return write_reports(out, book, course)
+
+    for module in (batch, reports):
+        monkeypatch.setattr(module, "write_reports", count_entries)
+    grade(folder, ReaderThatWaits())
+    assert len(written) <= 6
+    assert (written[0], written[-2], written[-1]) == (1, 19, 20)
+
+
+def test_a_report_that_cannot_be_written_early_does_not_end_the_run(hand_in, grade, mark_reader, out, tmp_path):
+    hand_in("Ada", **ALL)
+    folder = hand_in("Ada", "01_attention")
+    reader = mark_reader()
+    grade(folder, mark_reader())
+    hand_in("Bob", **ALL)
+    hand_in("Bob", "01_attention")
+    (out / "feedback").rename(tmp_path / "feedback")
+    (out / "feedback").symlink_to(tmp_path / "feedback")
+    with pytest.raises(InputError, match="is a link"):
+        grade(folder, reader)
+    assert len(reader.graded) == 2
+
+
+def test_reports_of_an_interrupted_run(hand_in, grade, mark_reader, graded_students, out, tmp_path, course):
+    """After Ctrl-C, the reports show what was graded, and --resume yields the gradebook of an uninterrupted run."""
+    names = [f"s{number}" for number in range(5)]
+    for name in names:
+        folder = hand_in(name, **ALL)
+    (tmp_path / "class.txt").write_text("\n".join([*names, "Zoë"]), encoding="utf-8")
+    options = {"roster": tmp_path / "class.txt"}
+    with pytest.raises(KeyboardInterrupt):
+        grade(folder, mark_reader(dies_after=0), **options)
+    assert graded_students() is None
+    with pytest.raises(KeyboardInterrupt):
+        grade(folder, mark_reader(dies_after=3), resume=True, **options)
+    assert graded_students() == [*names[:3], "Zoë"]  # those who aren't graded yet have submitted something
+    assert "2 submissions haven't been graded yet" in (out / "summary.html").read_text()
+    grade(None, mark_reader(), resume=True)
+    grade_batch([folder], tmp_path / "uninterrupted", mark_reader(), course, **options)
+    for name in ("gradebook.csv", "summary.html"):
+        assert (out / name).read_bytes() == (tmp_path / "uninterrupted" / name).read_bytes()
 
 
 # --- interrupted runs ---

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -144,6 +145,17 @@ def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, ma
     assert ended == [1]  # another run may still use the same worker
     cluster_module.end_graders(2)
     assert ended == [1, 2]
+
+
+def test_a_cluster_calls_back_while_it_waits():
+    """Without the call, reports on the other submissions are written only after a slow one has ended."""
+    future = Mock(done=Mock(side_effect=[False, True]), result=Mock(return_value=(True, "result")))
+    client = Mock(nthreads=lambda: {"worker": 1}, submit=Mock(return_value=future))
+    events = []
+    grader = cluster_module.ClusterGrader(client, require_sandbox=False, seed=1)
+    for result in grader.grade(["submission"], while_waiting=lambda: events.append("waiting")):
+        events.append(result)
+    assert events == ["waiting", "result"]
 
 
 def test_workers_of_another_version_are_refused(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):

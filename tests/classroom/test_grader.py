@@ -155,6 +155,16 @@ def test_a_worker_that_is_late_is_killed_and_has_used_time(grader, assembled, mo
     assert marks(on_time) == FULL
 
 
+def test_a_grader_calls_back_while_it_waits(grader, assembled, monkeypatch):
+    """Without the call, reports on the other submissions are written only after a slow one has ended."""
+    monkeypatch.setattr(grading, "QUIET_SECONDS", 0.01)
+    events = []
+    for result in grader.grade([assembled("Ada")], while_waiting=lambda: events.append("waiting")):
+        events.append(result.student)
+    assert events.pop() == "Ada"
+    assert set(events) == {"waiting"}
+
+
 def test_the_junit_of_a_run_parses_and_has_every_exercise(grader, assembled):
     (result,) = grader.grade([assembled("\x1b[31m", causal_mask="raise ValueError('\\x1b[31m \\ud800 ]]>')")])
     root = ElementTree.fromstring(result.junit)

@@ -294,6 +294,15 @@ def test_a_report_tells_nothing_about_the_secret_inputs():
             assert f"{number:.4f}" not in report
 
 
+def test_a_request_contains_public_seeds_only():
+    """The kernel seeds torch with a check's number. If that number were secret, student code could read it there."""
+    exercise, seed = exercises()["softmax"], 2**61 + 4711
+    request = scoring.request(exercise, seed, set())
+    assert [check["seed"] for check in request["checks"]] == [exercise.global_seed(check) for check in exercise.checks]
+    for number in (seed, *(exercise.input_seed(check, seed) for check in exercise.checks)):
+        assert str(number) not in json.dumps(request)
+
+
 def test_answers_of_the_same_notebook_are_sent_only_when_they_have_been_scored():
     """The student's code must not be able to read an exercise's answer while that exercise is being scored."""
     body = inspect.getsource(exercises()["softmax"].answer)

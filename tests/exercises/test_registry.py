@@ -279,4 +279,34 @@ def test_a_kernel_learns_nothing_about_the_secret_inputs():
     assert exercise.global_seed(one) == exercise.input_seed(one, PUBLIC_SEED)
     secret = {exercise.input_seed(check, seed) for check in (one, other) for seed in (5, 6, 2**62)}
     assert len(secret) == 6
+    assert max(secret) >= 2**32, "there are few enough 32-bit numbers to try them all"
     assert secret.isdisjoint(exercise.global_seed(check) for check in (one, other))
+
+
+def test_every_bit_of_the_secret_seed_matters():
+    """If part of the seed were ignored, a student could try all values of the rest and find the inputs."""
+    (exercise, *_) = exercises().values()
+    check, seed = exercise.checks[0], 2**62 - 1
+    neighbors = [seed ^ 1 << bit for bit in range(62)]
+    assert len({exercise.input_seed(check, one) for one in (seed, *neighbors)}) == 63
+    assert not same_data(exercise.inputs(check, seed), exercise.inputs(check, seed ^ 1 << 61))
+
+
+def test_a_secret_number_is_a_keyed_hash(monkeypatch):
+    """A checksum can be inverted, so one check's number would be enough to compute another check's inputs."""
+    hashed = []
+
+    class RecordedHash:
+        def __init__(self, message, *, key, digest_size):
+            hashed.append((message, key))
+
+        def digest(self):
+            return len(hashed).to_bytes(8, "big")
+
+    monkeypatch.setattr("hashlib.blake2b", RecordedHash)
+    (exercise, *_) = exercises().values()
+    one, other = exercise.checks[:2]
+    numbers = [exercise.input_seed(check, seed) for check in (one, other) for seed in (2**61, 2**61 + 1)]
+    assert numbers == [1, 2, 3, 4], "the number depends on something other than the hash"
+    assert len(set(hashed)) == 4
+    assert len({key for _, key in hashed}) == 2, "the key is not the whole seed"

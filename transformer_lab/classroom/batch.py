@@ -28,8 +28,8 @@ from transformer_lab.classroom.gradebook import (
     grader_failed,
     source_digest,
 )
-from transformer_lab.classroom.reports import write_reports
-from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
+from transformer_lab.classroom.reports import EarlyReports, write_reports
+from transformer_lab.classroom.resource_limits import STUDENT_SECONDS, Limits
 from transformer_lab.classroom.results import (
     GRADEBOOK,
     ExerciseResult,
@@ -54,7 +54,9 @@ class Grading(Protocol):
 
     sandboxed: bool
 
-    def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]: ...
+    def grade(
+        self, assembled: Iterable[Assembled], only: str | None = None, while_waiting: Callable[[], None] = ...
+    ) -> Iterator[SubmissionResult]: ...
 
 
 OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # given the secret seed of a run
@@ -113,7 +115,7 @@ def grade_batch(
     roster: Path | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> BatchResult:
-    """Grade submissions, and write the gradebook and all reports into `out`.
+    """Grade submissions, and write the gradebook and all reports into `out`. See `EarlyReports` for when.
 
     Submissions already graded by this version of the package are graded again only if they have changed.
 
@@ -150,15 +152,22 @@ def grade_batch(
         advance(0, len(todo))
         refused = 0
         readable = any(not submission.problem for submission in todo.values())
-        with open_grader(run.seed, course) if readable else nullcontext() as grader:
-            if grader:
-                book.record_sandbox(run, grader.sandboxed)
-            for count, result in enumerate(_grade_all(todo, grader, course), start=1):
-                book.save(run, result)
-                refused += bool(result.problem)
-                advance(count, len(todo))
-            if grader:
-                book.record_sandbox(run, grader.sandboxed)  # a machine without a sandbox may have joined the cluster
+        early = EarlyReports(out, book, course, todo)
+        try:
+            with open_grader(run.seed, course) if readable else nullcontext() as grader:
+                if grader:
+                    book.record_sandbox(run, grader.sandboxed)
+                results = _grade_all(todo, grader, course, while_waiting=early.write_while_waiting)
+                for count, result in enumerate(results, start=1):
+                    book.save(run, result)
+                    refused += bool(result.problem)
+                    advance(count, len(todo))
+                    early.add(result)
+                if grader:
+                    book.record_sandbox(run, grader.sandboxed)  # a machine without one may have joined the cluster
+        except KeyboardInterrupt:
+            early.write()
+            raise
         book.finish(run)
         entries, present, written = write_reports(out, book, course)
         warnings = [*_warnings(entries, run), *_lost_points(entries, before), *_roster_warnings(present)]
@@ -303,45 +312,63 @@ def _collect(paths: Sequence[Path]) -> list[Submission]:
 
 
 def _grade_all(
-    todo: dict[Key, Submission], grader: Grading | None, course: Course, only: str | None = None
+    todo: dict[Key, Submission],
+    grader: Grading | None,
+    course: Course,
+    only: str | None = None,
+    while_waiting: Callable[[], None] = lambda: None,
 ) -> Iterator[SubmissionResult]:
     """Yield a result for each submission, even if some of them crash the grader.
 
     Students take turns: everyone's first file is started before anyone's second file. That way, a student with many
-    files doesn't delay the others.
+    files doesn't delay the others. A file waits until its student has time left even if all of the student's running
+    files reach their limit. Otherwise, more parallel jobs would mean more time for a student.
     """
-    files: defaultdict[str, list[Key]] = defaultdict(list)  # per student
-    for key in todo:
-        files[key[0]].append(key)
-    in_turn = filter(None, chain.from_iterable(zip_longest(*files.values())))
+    waiting = _in_turn(todo)
     seconds_spent: Counter[str] = Counter()  # per student
     refused: list[SubmissionResult] = []
     running: dict[Key, Assembled] = {}
 
+    def may_start(key: Key) -> bool:
+        count = sum(student == key[0] for student, _ in running)
+        return not count or seconds_spent[key[0]] + count * Limits.submission_seconds < STUDENT_SECONDS
+
     def assembled() -> Iterator[Assembled]:
-        for student, digest in in_turn:
-            submission, began = todo[student, digest], time.monotonic()
+        while key := next(filter(may_start, waiting), None):
+            waiting.remove(key)
+            (student, digest), submission, began = key, todo[key], time.monotonic()
             is_late = seconds_spent[student] >= STUDENT_SECONDS and not submission.problem
             notebook = TIME_IS_UP if is_late else _assembled(submission, course)
             seconds_spent[student] += time.monotonic() - began
             if isinstance(notebook, str):
                 refused.append(SubmissionResult(student, "", digest, (), problem=notebook))
             else:
-                running[student, digest] = replace(notebook, digest=digest)
-                yield running[student, digest]
+                running[key] = replace(notebook, digest=digest)
+                yield running[key]
 
-    notebooks = assembled()
-    for result in grader.grade(notebooks, only) if grader else ():
-        seconds_spent[result.student] += result.seconds
-        if running.pop((result.student, result.digest), None):
-            yield result
+    while waiting:  # again whenever all files that were left had to wait for their students' running files
+        notebooks = assembled()
+        for result in grader.grade(notebooks, only, while_waiting) if grader else ():
+            seconds_spent[result.student] += result.seconds
+            if running.pop((result.student, result.digest), None):
+                yield result
+            while refused:
+                yield refused.pop()
+        for _ in notebooks:  # assemble the submissions that the grader did not ask for
+            pass
         while refused:
             yield refused.pop()
-    for _ in notebooks:  # assemble the submissions that the grader did not ask for
-        pass
-    yield from refused
-    for notebook in running.values():  # the grader lost these, so the next run grades them again
-        yield without_points(notebook, course.exercises(notebook.name), "grader error")
+        while running:  # the grader lost these, so the next run grades them again
+            _, notebook = running.popitem()
+            yield without_points(notebook, course.exercises(notebook.name), "grader error")
+
+
+def _in_turn(keys: Iterable[Key]) -> list[Key]:
+    """Return everyone's first file, then everyone's second file, and so on."""
+    files: defaultdict[str, list[Key]] = defaultdict(list)  # per student
+    for key in keys:
+        files[key[0]].append(key)
+    return list(filter(None, chain.from_iterable(zip_longest(*files.values()))))
 
 
 def _assembled(submission: Submission, course: Course) -> Assembled | str:

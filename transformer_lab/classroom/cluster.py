@@ -1,7 +1,7 @@
 """Grade on the machines of a Dask cluster. Like Dask itself, this trusts everyone who can reach the cluster."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -32,8 +32,15 @@ class ClusterGrader:
     sandboxed: bool = True
     running: dict[Any, Assembled] = field(default_factory=dict)  # keyed by the result's future
 
-    def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
+    def grade(
+        self,
+        assembled: Iterable[Assembled],
+        only: str | None = None,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> Iterator[SubmissionResult]:
         """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another worker.
+
+        `while_waiting` is called each time that no result has arrived for `POLL_SECONDS`.
 
         Raises:
             InputError: The scheduler or all workers have been unreachable for too long.
@@ -54,8 +61,11 @@ class ClusterGrader:
                 return
             with suppress(Exception):  # a timeout, or a canceled task, which `_result` reports
                 wait(list(self.running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-            for future in [future for future in self.running if future.done()]:
+            done = [future for future in self.running if future.done()]
+            for future in done:
                 yield self._result(future, self.running.pop(future))
+            if not done:
+                while_waiting()
 
     def _result(self, future: Any, submission: Assembled) -> SubmissionResult:
         try:

@@ -194,6 +194,15 @@ class Gradebook:
         )
         return {(student, digest): self._read(text) for student, digest, text in rows}
 
+    def ungraded(self) -> list[str]:
+        """Return the student of each submission in the last run that has no result yet. See `last_run`."""
+        rows = self._query(
+            "SELECT student FROM handed_in JOIN runs ON runs.id = run WHERE finished IS NULL "
+            "AND run = (SELECT max(id) FROM runs WHERE only_exercise = '') "
+            "AND (student, digest) NOT IN (SELECT student, digest FROM results) ORDER BY place"
+        )
+        return [student for (student,) in rows]
+
     def paths_of_runs(self) -> list[tuple[str, ...]]:
         """Return the distinct lists of paths given to runs, newest first, ignoring runs that regraded one exercise."""
         rows = self._query("SELECT paths FROM runs WHERE only_exercise = '' ORDER BY id DESC")

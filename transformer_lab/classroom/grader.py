@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -30,6 +30,7 @@ __all__ = ["Grader", "Limits"]
 EXTRA_SECONDS = 30.0  # how long after a submission's time limit its worker is killed
 START_SECONDS = 300.0
 END_SECONDS = 10.0
+QUIET_SECONDS = 10.0  # without a result, after which the caller is told that the grader is waiting
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Grader:
             )
         self.sandboxed = not why
         self.jobs = jobs or _processors()
-        seed = secrets.randbits(31) + 1 if seed is None else seed
+        seed = secrets.randbits(62) + 1 if seed is None else seed
         self._setup = Setup(limits, self.sandboxed, seed, (course or Course.find()).folder)
         self._workers: list[_Worker] = []
 
@@ -91,12 +92,18 @@ class Grader:
         self._workers = []
         self._temporary.__exit__(None, None, None)
 
-    def grade(self, assembled: "Iterable[Assembled]", only: str | None = None) -> Iterator[SubmissionResult]:
+    def grade(
+        self,
+        assembled: "Iterable[Assembled]",
+        only: str | None = None,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> Iterator[SubmissionResult]:
         """Yield results as they arrive. The next submission is taken from the iterable when a worker becomes free.
 
         Args:
             assembled: The submissions to grade.
             only: Score only this exercise.
+            while_waiting: Called each time that no result has arrived for `QUIET_SECONDS`.
         """
         if not self._workers:
             raise RuntimeError("use the grader in a `with` statement")
@@ -112,7 +119,9 @@ class Grader:
                     upcoming = next(remaining, None)  # assembled while the workers are busy
                     continue
                 seconds = min(worker.deadline for worker in busy) - time.monotonic()
-                ready = wait([worker.connection for worker in busy], max(0.0, seconds))
+                ready = wait([worker.connection for worker in busy], max(0.0, min(seconds, QUIET_SECONDS)))
+                if not ready:
+                    while_waiting()
                 for worker in list(busy):
                     if worker.connection in ready or time.monotonic() > worker.deadline:
                         busy.remove(worker)

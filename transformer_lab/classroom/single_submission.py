@@ -42,7 +42,7 @@ def single_submission(file: str) -> Iterator[tuple[SubmissionRun, Path]]:
         write_stubbed_package(folder / "p", [assembled.name])
         work = folder / "w"
         work.mkdir()
-        exercises, seed = course.exercises(assembled.name), secrets.randbits(31) + 1
+        exercises, seed = course.exercises(assembled.name), secrets.randbits(62) + 1
         run = SubmissionRun(assembled, exercises, folder / "p", work, not why, Limits(), seed)
         yield run, run.written_notebook()
 

@@ -38,8 +38,17 @@ MOST_MISCONCEPTIONS = 12  # in the chart; the table lists all of them
 THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # colors of text and of lines
 
 
-def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NO_ROSTER) -> str:
-    """Return the summary page. `names` maps students to the names of their pages in `feedback/`, without the suffix."""
+def summary_page(
+    entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NO_ROSTER, ungraded: int = 0
+) -> str:
+    """Return the summary page.
+
+    Args:
+        entries: The results that count.
+        names: Maps students to the names of their pages in `feedback/`, without the suffix.
+        attendance: The comparison with the roster.
+        ungraded: How many submissions are missing because the run isn't finished.
+    """
     graded = [entry for entry in entries if entry.result.exercises]  # those that count toward the averages
     results = [(entry.student, result) for entry in entries for result in entry.result.exercises]
     students = {
@@ -52,6 +61,7 @@ def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance:
         entries=entries,
         pages=names,
         attendance=attendance,
+        ungraded=ungraded,
         students=students,
         columns=list(columns(entries)),
         outcomes=list(OUTCOMES),
