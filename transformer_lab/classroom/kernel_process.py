@@ -31,7 +31,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def supervise(request: dict[str, Any]) -> None:
-    """Run a kernel, and exit with its status. After signal N, the exit status is 128 + N, as in a shell."""
+    """Run a kernel, and exit with its status. After signal N, the exit status is 128 + N, as in a shell.
+
+    Without this status, `test_the_end_of_a_kernel_is_noticed_at_once` fails. Orphans of the kernel become children of
+    this process. Otherwise, `test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children` fails.
+    """
     os.closerange(3, 4096)  # the pipes of `multiprocessing`
     if sys.platform == "linux":
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -57,6 +61,8 @@ def _enter(process: int) -> None:
     """Enter the namespaces of the sandbox's first process.
 
     For an ordinary user, bubblewrap has created a user namespace that owns the others, so enter that namespace first.
+    Otherwise, `test_root_and_ordinary_users_can_enter_a_sandbox` fails. A kernel that doesn't enter the namespaces
+    makes `test_detached_processes_end_with_the_kernel` fail.
     """
     namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
     if os.geteuid() != 0:
@@ -70,7 +76,10 @@ def _enter(process: int) -> None:
 
 
 def _kill_children() -> None:
-    """Kill the processes that a kernel without a sandbox left behind. They have become children of this process."""
+    """Kill the processes that a kernel without a sandbox left behind. They have become children of this process.
+
+    Without this, `test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children` fails.
+    """
     import psutil
 
     with contextlib.suppress(ChildProcessError):
