@@ -54,6 +54,26 @@ def answer(body: str, before: str = "") -> str:
         (answer("inspect.getsource(query)", "import inspect\n"), "line 3 uses `inspect.getsource`"),
         (answer("pkgutil.resolve_name('torch.nn:' + 'x')(query)", "import pkgutil\n"), "line 3 uses `pkgutil.resolve"),
         (answer("load(file)(query)", "from pickle import load\n"), "line 3 uses `pickle.load`"),
+        (answer("pickle.loads(code)(query)", "import pickle\n"), "line 3 uses `pickle.loads`"),
+        (answer("_pickle.loads(code)(query)", "import _pickle\n"), "line 3 uses `_pickle.loads`"),
+        (answer("torch.serialization.pickle.loads(code)(query)"), "line 2 uses `torch.serialization.pickle.loads`"),
+        (answer("p.loads(code)(query)", "from torch.serialization import pickle as p\n"), "line 3 uses `torch.serial"),
+        (answer("marshal.loads(code)", "import marshal\n"), "line 3 uses `marshal.loads`"),
+        (answer("shelve.open(file)['f'](query)", "import shelve\n"), "line 3 uses `shelve.open`"),
+        (answer("run_module('torch.' + 'x')", "from runpy import run_module\n"), "line 3 uses `runpy.run_module`"),
+        (answer("torch.load(file)(query)"), "line 2 uses `torch.load`"),
+        (answer("np.load(file, allow_pickle=True).item()(query)"), "line 2 uses `numpy.load`"),
+        (answer("pd.read_pickle(file)(query)", "import pandas as pd\n"), "line 3 uses `pandas.read_pickle`"),
+        (answer("pd.eval('@F.' + 'scaled')", "import pandas as pd\n"), "line 3 uses `pandas.eval`"),
+        (answer("methodcaller('soft' + 'max')(query)", "from operator import *\n"), "line 1 uses `operator.*`"),
+        (answer("f('soft' + 'max')(query)", "from _operator import methodcaller as f\n"), "line 3 uses `_operator."),
+        (answer("torch.__dict__['soft' + 'max'](query, -1)"), "line 2 uses `torch.__dict__`"),
+        (answer("torch.Tensor.__dict__['soft' + 'max'](query, -1)"), "line 2 uses `torch.Tensor.__dict__`"),
+        (answer("query.__getattribute__('soft' + 'max')(-1)"), "line 2 uses `.__getattribute__`"),
+        (answer("object.__getattribute__(torch, 'soft' + 'max')"), "line 2 uses `.__getattribute__`"),
+        (answer("locals()['soft' + 'max'](query)"), "line 2 uses `locals`"),
+        (answer("__builtins__['ev' + 'al']('x')"), "line 2 uses `__builtins__`"),
+        (answer("np.__builtins__['ev' + 'al']('x')"), "line 2 uses `numpy.__builtins__`"),
         (answer("op.methodcaller('soft' + 'max', -1)(query)", "import operator as op\n"), "line 3 uses `operator.m"),
         (answer("attrgetter('nn.' + 'x')(torch)", "from operator import attrgetter\n"), "line 3 uses `operator.attr"),
         (answer("getattr(query, 'soft' + 'max')(-1)"), "line 2 uses `getattr`"),
@@ -98,7 +118,8 @@ HONEST = [
     "nn.functional.softmax(query, dim=-1), check",
     "F = 3\nprint(F)",
     "sys.float_info.max, os.path",
-    "torch.__version__, torch.optim",
+    "torch.__version__, torch.optim, torch.signal.windows, scipy.signal.convolve",
+    "model.eval(), model.load_state_dict(query.__dict__), table.eval('a + b'), self.__dict__, layer.inspect()",
     "weights = query.softmax(dim=-1)",
     "attend = getattr(query, 'attend', None), getattr(nn, 'Linear')",
     "import operator\nproduct = operator.mul(query, operator.itemgetter(0)(key))",
@@ -173,7 +194,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
         # a string can be used as a name; a word in a sentence can't
         *(
             (SOFTMAX, softmax(f"{name}(scores)"), [], ["line 2 contains the text `softmax`"])
-            for name in ("methodcaller('softmax', -1)", "torch.Tensor.__dict__['softmax']")
+            for name in ("methodcaller('softmax', -1)", "methods['softmax']")
         ),
         (ATTENTION, softmax("methodcaller('softmax', -1)(scores)"), [], []),
         (SOFTMAX, 'def softmax(scores):\n    """softmax"""\n    raise ValueError("softmax of nothing")\n', [], []),
@@ -250,6 +271,7 @@ def test_an_answer_that_another_cell_imports_is_flagged(name):
         ("from transformer_lab.model import *", "uses `transformer_lab.model.*`, which the exercise does not build on"),
         ("exec('from transformer_lab.model import ' + 'padding_mask')", "uses `exec`"),
         ("globals()['padding_' + 'mask'] = 1", "uses `globals`"),
+        ("locals()['padding_' + 'mask'] = 1", "uses `locals`"),
         ("%run helper.py", "runs `%run`"),
     ],
 )

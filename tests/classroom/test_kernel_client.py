@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from queue import Empty
@@ -100,6 +102,26 @@ def test_the_end_of_a_kernel_is_noticed_at_once(kernel_with, code, says):
     with pytest.raises(KernelEnded, match=says):
         run(kernel, code)
     assert not kernel.is_alive()
+
+
+def test_a_kernel_that_does_not_answer_is_reported_before_its_first_cell(kernel_with, monkeypatch):
+    """Otherwise, its first cell would be blamed, or would lose its output."""
+    monkeypatch.setattr(kernel_client, "START_SECONDS", 0.0)
+    with pytest.raises(KernelEnded, match="did not answer"):
+        kernel_with()
+
+
+def test_a_kernel_does_not_get_the_graders_environment(monkeypatch):
+    """Processes started there show their first environment in /proc, even after they have cleared it."""
+    monkeypatch.setenv("SECRET_TOKEN", "4711")
+    main = sys.modules["__main__"]
+    with kernel_client._stripped_process():
+        seen = subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
+        assert sys.modules["__main__"] is not main
+    assert "PATH=" in seen
+    assert "4711" not in seen
+    assert os.environ["SECRET_TOKEN"] == "4711"
+    assert sys.modules["__main__"] is main
 
 
 def test_exit_at_the_end_of_a_cell_ends_nothing(kernel_with):

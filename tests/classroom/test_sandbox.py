@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -108,6 +109,13 @@ def test_without_bubblewrap_there_is_a_reason(monkeypatch):
     finally:
         monkeypatch.undo()
         why_no_sandbox.cache_clear()
+
+
+def test_a_machine_without_a_filter_makes_no_sandbox(folders, monkeypatch):
+    """The filter knows the system calls of two architectures. Elsewhere, it used to allow every call."""
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="riscv64"))
+    with pytest.raises(SandboxError, match="`riscv64`, and the seccomp filter exists only for x86-64 and arm64"):
+        Sandbox(*folders)
 
 
 def test_bubblewrap_that_may_not_make_namespaces_says_so(folders, tmp_path, monkeypatch):

@@ -132,7 +132,11 @@ class Grader:
 
 
 class _Worker:
-    """A process that grades submissions one by one. It is restarted if it has ended or had to be killed."""
+    """A process that grades submissions one by one. It is restarted if it has ended or had to be killed.
+
+    Without the restart, `test_a_worker_that_dies_costs_one_submission_and_nothing_is_left` fails, and without the
+    deadline, `test_a_worker_that_is_late_is_killed_and_has_used_time` fails.
+    """
 
     def __init__(self, setup: Setup, folder: Path, number: int) -> None:
         self._setup, self._shared_folder, self._folder = setup, folder, folder / f"w{number}"

@@ -1,7 +1,8 @@
 """`check`, `hint`, `solution`, and `progress` in a package without answers.
 
 In the package that submissions use, this file is `transformer_lab/exercises/__init__.py`. It checks nothing, because
-the grader checks the answers from outside, after the notebook has run.
+the grader checks the answers from outside, after the notebook has run. If it raised an error for a student's object,
+`test_check_never_raises` would fail.
 """
 
 import sys

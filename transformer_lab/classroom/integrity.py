@@ -33,13 +33,23 @@ CHECK_MODULES = ("transformer_lab", "transformer_lab.exercises")
 
 # These run code that can't be analyzed, or inspect things that an answer has no reason to inspect. `getattr(x, "name")`
 # is read as `x.name`, so only other calls of `getattr` are reported.
-UNUSUAL_BUILTINS = ("__import__", "compile", "eval", "exec", "get_ipython", "getattr", "globals", "open", "vars")
-MAY_BIND_ANYTHING = ("exec", "globals", "vars", "%run")
+UNUSUAL_BUILTINS = (
+    *("__builtins__", "__import__", "compile", "eval", "exec", "get_ipython", "getattr", "globals", "locals", "open"),
+    "vars",
+)
+MAY_BIND_ANYTHING = ("exec", "globals", "locals", "vars", "%run")
 UNUSUAL_MODULES = {
-    *("builtins", "ctypes", "gc", "importlib", "inspect", "os", "pickle", "pkgutil", "signal", "socket", "subprocess"),
-    "sys",
+    *("_operator", "_pickle", "builtins", "ctypes", "gc", "importlib", "inspect", "marshal", "os", "pickle", "pkgutil"),
+    *("runpy", "shelve", "signal", "socket", "subprocess", "sys"),
 }
-UNUSUAL_FUNCTIONS = ("operator.attrgetter", "operator.methodcaller")
+UNUSUAL_FUNCTIONS = {
+    *("numpy.load", "operator.*", "operator.attrgetter", "operator.methodcaller", "pandas.eval", "pandas.read_pickle"),
+    "torch.load",
+}
+
+# Libraries contain other modules, as in `torch.serialization.pickle`, and all of their own names: `torch.__dict__`.
+# However, `torch.signal` and `scipy.signal` are parts of those libraries.
+UNUSUAL_IN_LIBRARIES = UNUSUAL_MODULES - {"signal"} | {"__builtins__", "__dict__"}
 
 # Torch has internal versions of its functions: `torch.ops.aten.softmax`, `torch._C._nn`, `torch._softmax`.
 _INSIDE_TORCH = re.compile(r"torch\.(ops|_(?!_)\w+)(\..*)?")
@@ -189,10 +199,11 @@ def _banned_strings(source: str, banned: Iterable[str]) -> list[tuple[int, str]]
 
 
 def _is_unusual(name: str) -> bool:
-    root, _, rest = name.partition(".")
-    harmless = root in ("os", "sys") and rest.partition(".")[0] in ("", "path", "float_info", "maxsize")
+    root, *attributes = name.split(".")
+    harmless = root in ("os", "sys") and (not attributes or attributes[0] in ("path", "float_info", "maxsize"))
     unusual = root in UNUSUAL_BUILTINS or (root in UNUSUAL_MODULES and not harmless)
-    return unusual or name in UNUSUAL_FUNCTIONS or _INSIDE_TORCH.fullmatch(name) is not None
+    inside = "__getattribute__" in attributes or (root and not UNUSUAL_IN_LIBRARIES.isdisjoint(attributes))
+    return unusual or inside or name in UNUSUAL_FUNCTIONS or _INSIDE_TORCH.fullmatch(name) is not None
 
 
 def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:

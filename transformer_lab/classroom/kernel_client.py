@@ -91,6 +91,7 @@ def _stripped_process() -> Iterator[None]:
     """Hide this process's environment variables and main script from the processes that `multiprocessing` starts.
 
     Otherwise, a kernel could read the instructor's tokens in /proc/self/environ, and it would import the main script.
+    `test_a_kernel_does_not_get_the_graders_environment` would fail.
     """
     environment, script = dict(os.environ), sys.modules["__main__"]
     os.environ.clear()
@@ -214,7 +215,10 @@ class Kernel:
         self.group = ProcessGroup(self._process.pid, self.sandbox)
 
     def _watch(self) -> None:
-        """Kill the kernel when it exceeds a limit. This runs in its own thread, so it works while the grader waits."""
+        """Kill the kernel when it exceeds a limit. This runs in its own thread, so it works while the grader waits.
+
+        Without the deadline, `test_a_kernel_whose_time_is_up_is_ended` fails.
+        """
         grader = psutil.Process()
         most_bytes = grader.memory_info().rss + MESSAGES_BYTES
         while not self._stopped.wait(WATCH_SECONDS):
@@ -226,6 +230,10 @@ class Kernel:
                 self.kill(limit)
 
     def _wait_until_it_answers(self) -> None:
+        """Wait until the kernel answers and its outputs arrive, so that no output of the first cell is lost.
+
+        Without this, `test_a_kernel_that_does_not_answer_is_reported_before_its_first_cell` fails.
+        """
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             if self.ask("kernel_info_request", {}, min(5.0, end - time.monotonic())) is not None and self._wait(

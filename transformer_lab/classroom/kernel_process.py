@@ -31,7 +31,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def supervise(request: dict[str, Any]) -> None:
-    """Run a kernel, and exit with its status. After signal N, the exit status is 128 + N, as in a shell."""
+    """Run a kernel, and exit with its status. After signal N, the exit status is 128 + N, as in a shell.
+
+    Without this status, `test_the_end_of_a_kernel_is_noticed_at_once` fails. Orphans of the kernel become children of
+    this process. Otherwise, `test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children` fails.
+    """
     os.closerange(3, 4096)  # the pipes of `multiprocessing`
     if sys.platform == "linux":
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -57,6 +61,8 @@ def _enter(process: int) -> None:
     """Enter the namespaces of the sandbox's first process.
 
     For an ordinary user, bubblewrap has created a user namespace that owns the others, so enter that namespace first.
+    Otherwise, `test_root_and_ordinary_users_can_enter_a_sandbox` fails. A kernel that doesn't enter the namespaces
+    makes `test_detached_processes_end_with_the_kernel` fail.
     """
     namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
     if os.geteuid() != 0:
@@ -70,7 +76,10 @@ def _enter(process: int) -> None:
 
 
 def _kill_children() -> None:
-    """Kill the processes that a kernel without a sandbox left behind. They have become children of this process."""
+    """Kill the processes that a kernel without a sandbox left behind. They have become children of this process.
+
+    Without this, `test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children` fails.
+    """
     import psutil
 
     with contextlib.suppress(ChildProcessError):
@@ -205,34 +214,35 @@ NEW_NAMESPACES = 0x7E020000  # all flags of `clone` that create a namespace
 
 
 def seccomp_filter() -> bytes:
-    """Return the BPF program that refuses `FORBIDDEN_CALLS`. On an architecture not listed above, it allows all calls.
+    """Return the BPF program that refuses `FORBIDDEN_CALLS`.
 
     Without this program, `test_the_kernel_has_no_rights` fails.
+
+    Raises:
+        KeyError: The numbers of the system calls on this machine's architecture are not known.
     """
     load, equal, any_bit_set, end = 0x20, 0x15, 0x45, 0x06
     allow, refuse, unknown, kill = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x80000000
-    program = []  # (instruction, how many instructions to skip if true, and if false, operand)
-    if os.uname().machine in ARCHITECTURES:
-        column, architecture = ARCHITECTURES[os.uname().machine]
-        program += [
-            (load, 0, 0, 4),  # check the architecture, because others have different numbers
-            (equal, 1, 0, architecture),
-            (end, 0, 0, kill),
-            (load, 0, 0, 0),  # load the number of the call
-            (any_bit_set, 0, 1, 0x40000000),  # x32, which also has different numbers
-            (end, 0, 0, unknown),
-            (equal, 0, 1, CLONE3[column]),  # a filter can't read its flags; the C library falls back to `clone`
-            (end, 0, 0, unknown),
-        ]
-        for numbers in FORBIDDEN_CALLS.values():
-            program += [(equal, 0, 1, numbers[column]), (end, 0, 0, refuse)]
-        program += [
-            (equal, 0, 3, CLONE[column]),
-            (load, 0, 0, 16),  # load the flags of `clone`
-            (any_bit_set, 0, 1, NEW_NAMESPACES),
-            (end, 0, 0, refuse),
-        ]
-    program += [(end, 0, 0, allow)]
+    column, architecture = ARCHITECTURES[os.uname().machine]
+    program = [  # (instruction, how many instructions to skip if true, and if false, operand)
+        (load, 0, 0, 4),  # check the architecture, because others have different numbers
+        (equal, 1, 0, architecture),
+        (end, 0, 0, kill),
+        (load, 0, 0, 0),  # load the number of the call
+        (any_bit_set, 0, 1, 0x40000000),  # x32, which also has different numbers
+        (end, 0, 0, unknown),
+        (equal, 0, 1, CLONE3[column]),  # a filter can't read its flags; the C library falls back to `clone`
+        (end, 0, 0, unknown),
+    ]
+    for numbers in FORBIDDEN_CALLS.values():
+        program += [(equal, 0, 1, numbers[column]), (end, 0, 0, refuse)]
+    program += [
+        (equal, 0, 3, CLONE[column]),
+        (load, 0, 0, 16),  # load the flags of `clone`
+        (any_bit_set, 0, 1, NEW_NAMESPACES),
+        (end, 0, 0, refuse),
+        (end, 0, 0, allow),
+    ]
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from transformer_lab.classroom.kernel_process import seccomp_filter
+from transformer_lab.classroom.kernel_process import ARCHITECTURES, seccomp_filter
 from transformer_lab.classroom.temporary_folders import temporary_folder
 
 START_SECONDS = 20.0  # enough on a busy machine
@@ -55,11 +55,15 @@ class Sandbox:
         sockets: Folder that contains the grader's sockets. Inside the sandbox, its path is `INSIDE`.
 
     Raises:
-        SandboxError: bubblewrap is missing, or isn't allowed to create namespaces here.
+        SandboxError: bubblewrap is missing or isn't allowed to create namespaces here, or there is no seccomp filter
+            for this machine.
     """
 
     def __init__(self, package: Path, sockets: Path) -> None:
         self._first: int | None = None  # a pidfd, because another process could get the same ID later
+        if (machine := os.uname().machine) not in ARCHITECTURES:
+            reason = f"this machine is `{machine}`, and the seccomp filter exists only for x86-64 and arm64"
+            raise SandboxError(f"{reason}: grade on one of those")
         with tempfile.TemporaryFile() as program:
             program.write(seccomp_filter())
             program.seek(0)

@@ -1,4 +1,7 @@
-"""Write the package that submissions use: a copy that omits the answers to one notebook and to all later ones."""
+"""Write the package that submissions use: a copy that omits the answers to one notebook and to all later ones.
+
+If an answer stayed in the copy, `test_no_answer_is_left_in_the_package` would fail.
+"""
 
 import ast
 import functools

@@ -1,4 +1,7 @@
-"""Create temporary folders, and remove those that killed runs have left behind."""
+"""Create temporary folders, and remove those that killed runs have left behind.
+
+Without the removal, `test_what_a_killed_grader_left_is_removed_by_the_next_run` fails.
+"""
 
 import fcntl
 import os
