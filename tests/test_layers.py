@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def layers() -> list[set[str]]:
     """Return the modules of each layer, from the top layer down."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = project["tool"]["importlinter"]["contracts"]
+    (contract,) = (one for one in project["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
     return [{name.strip(" ()") for name in re.split("[:|]", layer)} for layer in contract["layers"]]
 
 
@@ -37,11 +37,9 @@ def test_the_order_of_the_layers():
     assert len(set(order)) == len(order)
 
 
-@pytest.mark.parametrize(
-    ("lower", "higher"), [("model", "data"), ("data", "model"), ("training", "plots"), ("decoding", "evaluation")]
-)
-def test_an_import_from_a_higher_or_the_same_layer_is_detected(tmp_path, lower, higher):
-    """Apply the contract to an empty package with the same layers and a single forbidden import."""
+@pytest.fixture
+def lint_package(tmp_path):
+    """Return the folder of an empty package with the same layers, and a function that applies the contracts to it."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text(text[text.index("[tool.importlinter]") :], encoding="utf-8")
     package = tmp_path / "transformer_lab"
@@ -54,6 +52,26 @@ def test_an_import_from_a_higher_or_the_same_layer_is_detected(tmp_path, lower, 
         command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
+    return package, lint
+
+
+def test_two_files_that_import_each_other_are_detected(lint_package):
+    package, lint = lint_package
+    (package / "plots" / "curves.py").write_text("from transformer_lab.plots import figures\n")
+    (package / "plots" / "figures.py").write_text("")
+    assert lint().returncode == 0
+    (package / "plots" / "figures.py").write_text("def draw():\n    from transformer_lab.plots import curves\n")
+    broken = lint()
+    assert broken.returncode == 1
+    assert "curves" in broken.stdout
+
+
+@pytest.mark.parametrize(
+    ("lower", "higher"), [("model", "data"), ("data", "model"), ("training", "plots"), ("decoding", "evaluation")]
+)
+def test_an_import_from_a_higher_or_the_same_layer_is_detected(lint_package, lower, higher):
+    """A single forbidden import breaks the contract."""
+    package, lint = lint_package
     assert lint().returncode == 0
     (package / lower / "__init__.py").write_text(f"import transformer_lab.{higher}\n")
     broken = lint()

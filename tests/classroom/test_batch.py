@@ -435,6 +435,21 @@ def test_an_interrupted_run_is_resumed_with_its_paths_and_its_seed(
     assert len(outcome.entries) == 5
 
 
+def test_to_resume_with_other_paths_starts_a_new_run(hand_in, grade, mark_reader, tmp_path, out):
+    """Otherwise, the next --resume without paths would go back to the folder of the interrupted run."""
+    for number in range(3):
+        folder = hand_in(f"s{number}", **ALL)
+    other_folder = folder.rename(tmp_path / "week_1")
+    with pytest.raises(KeyboardInterrupt):
+        grade(other_folder, mark_reader(dies_after=1))
+    folder = hand_in("Ada", **ALL)
+    grade(folder, mark_reader(), resume=True)
+    reader = mark_reader()
+    hand_in("Bob", **ALL)
+    grade(None, reader, resume=True)
+    assert reader.graded == [("Bob", "03_masks")]
+
+
 def test_a_run_that_was_killed_is_resumed(hand_in, grade, out, mark_reader):
     """Even after a power failure, no saved result is lost, and no submission is graded twice."""
     for number in range(4):

@@ -71,6 +71,18 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
     assert _answers() == before
 
 
+def test_a_worker_that_never_gets_ready_is_replaced(assembled, course, monkeypatch):
+    """If its first message arrived late, it used to be taken for a result, which ended the run with a traceback."""
+    submission = assembled("Ada")
+    with Grader(LIMITS, jobs=1, require_sandbox=False, course=course) as grader:
+        with monkeypatch.context() as patch:
+            patch.setattr(grading, "START_SECONDS", 0.0)
+            (result,) = grader.grade([submission])
+        assert {one.state for one in result.exercises} == {"grader error"}
+        (again,) = grader.grade([submission])
+    assert marks(again) == FULL
+
+
 @pytest.mark.parametrize(
     ("cell", "text"),
     [

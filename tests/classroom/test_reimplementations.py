@@ -1,4 +1,8 @@
-"""Without these tests, an unmarked second implementation in the package could give students the answer."""
+"""Without these tests, an unmarked second implementation in the package could give students the answer.
+
+The search for unmarked ones tries functions and classes of modules whose signature fits the answer's. It can't find
+methods, or functions that take other arguments than the answer does.
+"""
 
 import importlib
 import inspect

@@ -124,7 +124,8 @@ def grade_batch(
         out: A new folder, or one that contains a gradebook.
         open_grader: See `grader_for`.
         course: The course notebooks; by default, those in the checkout.
-        resume: Continue the last run with the same paths. If that run was interrupted, also reuse its secret seed.
+        resume: Continue the last run with the same paths. If that run was interrupted, also reuse its secret seed. If
+            other paths are given, start a new run with them.
         roster: A file for `read_roster`; by default, the roster of an earlier run is reused.
         advance: Called with the number of submissions done and the total number.
 
@@ -141,7 +142,8 @@ def grade_batch(
         if resume and not paths:
             paths = [Path(path) for path in last.paths] if last else []
             submissions = _collect(paths)
-        run = last if resume and last and last.finished is None else _begin(book, secrets.randbits(62), paths)
+        continues = resume and last and last.finished is None and last.paths == _absolute(paths)
+        run = last if continues else _begin(book, secrets.randbits(62), paths)
         if people is not None:
             book.save_roster(people)
         before = {(entry.student, entry.notebook): entry for entry in book.entries()}
@@ -253,7 +255,11 @@ def _with_regraded(whole: SubmissionResult, regraded: SubmissionResult, name: st
 
 
 def _begin(book: Gradebook, seed: int, paths: Sequence[Path], only: str = "") -> GradingRun:
-    return book.begin(version(PACKAGE), source_digest(), seed, list(map(os.path.abspath, paths)), only)
+    return book.begin(version(PACKAGE), source_digest(), seed, _absolute(paths), only)
+
+
+def _absolute(paths: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(map(os.path.abspath, paths))
 
 
 def _keys(submissions: Sequence[Submission], package_version: str) -> list[tuple[Key, Submission]]:

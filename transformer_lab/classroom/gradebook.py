@@ -18,6 +18,7 @@ from transformer_lab.classroom.roster import NO_ROSTER, Attendance, Person
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import exercises
 from transformer_lab.files import clean
+from transformer_lab.plural import plural
 
 APPLICATION_ID = 0x54_4C_47_42  # "TLGB", which distinguishes the file from other programs' databases
 SCHEMA_VERSION = 1
@@ -81,7 +82,7 @@ class Entry:
         similar = self.similar.get(exercise.exercise, ())
         if not similar:
             return exercise.flags
-        more = f" and {len(similar) - MOST_NAMES} others" if len(similar) > MOST_NAMES else ""
+        more = f" and {plural(len(similar) - MOST_NAMES, 'other')}" if len(similar) > MOST_NAMES else ""
         return *exercise.flags, f"nearly the same as {', '.join(similar[:MOST_NAMES])}{more}"
 
 

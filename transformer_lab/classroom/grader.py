@@ -174,7 +174,9 @@ class _Worker:
         if self._process is None:
             self._start()
         with contextlib.suppress(OSError, EOFError):  # the process has ended, which `result` reports
-            if not self._is_ready and self.connection.poll(START_SECONDS):
+            if not self._is_ready:
+                if not self.connection.poll(START_SECONDS):
+                    self._process.kill()
                 self._is_ready = self.connection.recv()
             self.connection.send((assembled, only))
         self.began = time.monotonic()

@@ -168,7 +168,7 @@ def copy_data(data: Any) -> Any:
 
 
 def same_data(data: Any, other: Any) -> bool:
-    """Return whether two pieces of plain data are exactly equal. NaN equals NaN."""
+    """Return whether two pieces of plain data are exactly equal. In tensors and arrays, NaN equals NaN."""
     if isinstance(data, Tensor):
         if not isinstance(other, Tensor):
             return False
@@ -319,7 +319,7 @@ def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
 
 
 def _has_no_body(code: CodeType) -> bool:
-    """Return whether the code returns None or raises NotImplementedError without doing anything else."""
+    """Return whether the code does nothing before it returns None, or raises NotImplementedError before it branches."""
     idle = True
     for instruction in dis.get_instructions(code):
         name = instruction.opname
