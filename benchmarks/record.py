@@ -1,6 +1,6 @@
 """Measure a preset's scores over several seeds, and test whether they beat the previous record.
 
-    python benchmarks/record.py replay [--data-dir FOLDER]                    rerun the newest record, with 5 seeds
+    python benchmarks/record.py replay [--data-dir FOLDER]                    rerun the best record, with 5 seeds
     python benchmarks/record.py replay --preset gpu --set dropout=0.2         measure a preset, with or without changes
     python benchmarks/record.py collect RUN RUN RUN --name laptop             make a record from finished runs
     python benchmarks/record.py compare results/NEW results/OLD
@@ -43,8 +43,8 @@ SIGNIFICANT = 0.05
 # --- training ---
 
 
-def newest_record(results: Path) -> Path:
-    """Return the folder of the most recent record.
+def best_record(results: Path) -> Path:
+    """Return the folder of the record with the highest mean BLEU on its first test set.
 
     Raises:
         InputError: There is no record.
@@ -52,7 +52,7 @@ def newest_record(results: Path) -> Path:
     records = list(results.glob("*/record.json"))
     if not records:
         raise InputError(f"{results} has no records: name a preset with --preset")
-    return max(records, key=lambda path: read_json(path)["written"]).parent
+    return max(records, key=lambda path: next(iter(read_json(path)["mean"].values()))["bleu"]).parent
 
 
 def training_options(preset: Mapping[str, Any]) -> list[str]:
@@ -404,7 +404,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
 
 
 def replay(arguments: argparse.Namespace) -> Path:
-    """Train the requested preset, and write its record. By default, use the newest record's preset."""
+    """Train the requested preset, and write its record. By default, use the best record's preset."""
     alpha = DEFAULT_ALPHA
     if arguments.preset:
         if wrong := [change for change in arguments.set if "=" not in change]:
@@ -414,7 +414,7 @@ def replay(arguments: argparse.Namespace) -> Path:
     else:
         if arguments.set:
             raise InputError("--set changes a preset: name one with --preset")
-        record = read_json(newest_record(arguments.results) / "record.json")
+        record = read_json(best_record(arguments.results) / "record.json")
         preset, alpha = record["preset"], record["decoding"]["alpha"]
         languages = record["source"], record["target"]
     record_folder(arguments, preset["name"])  # fail now, not after hours of training
@@ -446,7 +446,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     measuring.add_argument("--device", help="device, such as cpu; default: a GPU if there is one")
     measuring.add_argument("--reach", type=float, metavar="BLEU", help="report when this validation BLEU was reached")
     replaying = commands.add_parser("replay", parents=[measuring], help="train, measure, and write the record")
-    replaying.add_argument("--preset", help="default: the newest record's")
+    replaying.add_argument("--preset", help="default: the best record's")
     replaying.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change the preset")
     replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="train seeds 1 to this number")
     replaying.add_argument("--runs", type=Path, default=Path("runs"), help="where the training runs go")

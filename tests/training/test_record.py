@@ -66,7 +66,7 @@ def test_a_record_says_what_was_reached_and_with_what(record_script, results, tw
     assert "From the start of the command to a validation BLEU of 1.0: " in page
 
 
-def test_the_newest_record_is_replayed_to_the_same_figures(record_script, results, tmp_path, capsys):
+def test_the_best_record_is_replayed_to_the_same_figures(record_script, results, tmp_path, capsys):
     """A single command in its own process must reach the same score. Otherwise, the record is incomplete."""
     command = ["replay", "--results", str(results), "--seeds", "1", "--runs", str(tmp_path), "--name", "again"]
     try:
@@ -217,4 +217,14 @@ def test_what_makes_no_record_is_refused(record_script, two_runs, tiny_preset, t
     with pytest.raises(SystemExit, match="is not finished: continue it with --resume"):
         collect(other)
     with pytest.raises(InputError, match="has no records: name a preset with --preset"):
-        record_script.newest_record(tmp_path)
+        record_script.best_record(tmp_path)
+
+
+def test_the_record_with_the_highest_mean_is_the_best(record_script, tmp_path):
+    """A later experiment with a lower score must not be what `replay` reruns."""
+    for name, bleu in (("a", 41.5), ("b", 43.5), ("c", 42.5)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.json").write_text(
+            json.dumps({"mean": {"test": {"bleu": bleu}, "other": {"bleu": 50}}})
+        )
+    assert record_script.best_record(tmp_path).name == "b"

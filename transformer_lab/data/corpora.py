@@ -1,6 +1,7 @@
 """Sentence pairs for training, validation, and testing: included, downloaded, or your own."""
 
 import csv
+import gc
 import gzip
 import hashlib
 import html
@@ -146,9 +147,15 @@ def _load_captions(source: str, target: str) -> Corpus:
 
     from transformer_lab.data.captions import caption_lines
 
-    # The same splits as in `caption_splits`. Building 50,000 `Caption`s would take as long as reading the file.
-    rows = (line.split("\t") for line in caption_lines())
+    # The same splits as in `caption_splits`. Building 50,000 `Caption`s would take as long as reading the file, and so
+    # would garbage collection, which looks through all of torch's objects each time.
+    lines = caption_lines()
+    collects_garbage = gc.isenabled()
+    gc.disable()
+    rows = (line.split("\t") for line in lines)
     pairs = [(german, english) if source == "de" else (english, german) for german, english, _ in rows]
+    if collects_garbage:
+        gc.enable()
     return Corpus(
         "captions",
         source,
