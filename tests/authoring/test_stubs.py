@@ -17,12 +17,17 @@ def doubled(numbers: list[int]) -> list[int]:
     """
 
     # the secret way
-    return [2 * number for number in numbers]
+    return [
+        2 * number
+        for number in numbers
+    ]
     # a word after it
 
 
 @functools.cache
-def undocumented(first: dict[str, int] | None = None, then=lambda x: x[1:2]) -> "int":
+def undocumented(
+    first: dict[str, int] | None = None, then=lambda x: x[1:2]
+) -> "int":
     # secret
     return "secret"
 

@@ -102,15 +102,11 @@ def environment_of(home: Path, folder: Path) -> dict[str, str]:
     """Return the environment variables that `transformer-lab open` passes to JupyterLab for a new reader."""
     home.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "TRANSFORMER_LAB"))}
-    return (
-        kept
-        | {
-            "HOME": str(home),
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-        }
-        | jupyterlab_environment(folder, {})
-    )
+    return kept | {
+        "HOME": str(home),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+    } | jupyterlab_environment(folder, {})
 
 
 @contextlib.contextmanager

@@ -545,6 +545,7 @@ def test_it_warns_of_submissions_that_were_never_graded(hand_in, grade, regrade,
     outcome, shown = regrade("causal_mask", mark_reader())
     assert [change.student for change in shown] == ["Ada"]
     assert "1 new or changed submission left out" in outcome.warnings[-1]
+    assert (outcome.graded, outcome.kept) == (1, 0)
 
 
 def test_one_exercise_is_regraded_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,15 @@ def test_the_end_of_a_kernel_is_noticed_at_once(kernel_with, code, says):
     with pytest.raises(KernelEnded, match=says):
         run(kernel, code)
     assert not kernel.is_alive()
+
+
+@needs_sandbox
+def test_the_end_of_a_supervisor_is_reported_with_its_signal(kernel_with):
+    """The system may kill the supervisor when memory runs out. The report used to say "status -9"."""
+    kernel = kernel_with()
+    os.kill(kernel.group.supervisor, signal.SIGKILL)
+    with pytest.raises(KernelEnded, match="was ended by SIGKILL"):
+        run(kernel, "import time; time.sleep(60)")
 
 
 def test_a_kernel_that_does_not_answer_is_reported_before_its_first_cell(kernel_with, monkeypatch):

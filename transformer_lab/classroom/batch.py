@@ -235,14 +235,15 @@ def regrade_exercise(
         book.finish(run)
         entries, _, written = write_reports(out, book, course)
         warnings = _warnings(entries, run)
-        if new := keys.keys() - book.final_results().keys():
+        graded = book.final_results().keys()
+        if new := keys.keys() - graded:
             warnings.append(
                 f"{plural(len(new), 'new or changed submission')} left out: grade without --only to include them"
             )
         if missing := sorted({result.student for key, result in before.items() if key not in todo}):
             where = "in the given paths" if paths else "where they were"
             warnings.append(f"the results of {_shortened(missing)} are unchanged, because their files are not {where}")
-        return BatchResult(entries, len(todo), len(keys.keys() - todo.keys()), written, warnings)
+        return BatchResult(entries, len(todo), len(keys.keys() & graded - todo.keys()), written, warnings)
 
 
 def _with_regraded(whole: SubmissionResult, regraded: SubmissionResult, name: str) -> tuple[Change, SubmissionResult]:

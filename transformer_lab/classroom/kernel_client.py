@@ -360,10 +360,11 @@ class Kernel:
         if not self._has_ended():
             return
         status = self.exit_status or 0
-        number = max(0, status - 128)
-        reason = self.killed_for or ("cpu" if number == signal.SIGXCPU else "exit")
+        signal_number = -status if status < 0 else max(0, status - 128)  # of the supervisor or of the kernel
+        reason = self.killed_for or ("cpu" if signal_number == signal.SIGXCPU else "exit")
         names = {member.value: member.name for member in signal.Signals}
-        ending = f"was ended by {names.get(number, f'signal {number}')}" if number else f"ended with status {status}"
+        signal_name = names.get(signal_number, f"signal {signal_number}")
+        ending = f"was ended by {signal_name}" if signal_number else f"ended with status {status}"
         raise KernelEnded(reason, EXPLANATIONS.get(reason, f"the kernel {ending}"))
 
     def _wait(self, arrived: Callable[[], bool], end: float) -> bool:
