@@ -4,12 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from transformer_lab.data import load_corpus
-from transformer_lab.decoding.translator import load_pretrained
+from transformer_lab.data import load_corpus, train_tokenizer
+from transformer_lab.decoding.translator import Translator, load_pretrained
+from transformer_lab.errors import InputError
+from transformer_lab.model import Transformer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +50,45 @@ def test_a_distilled_corpus_has_references_and_translations(tiny_corpus, tmp_pat
     again = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert again.returncode == 1
     assert again.stderr.startswith(f"distillation.py: {output} already exists: choose")
+
+
+@pytest.fixture
+def distillation():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import distillation
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    return distillation
+
+
+def test_teachers_translate_together(distillation, tmp_path):
+    """A token's probability is the mean of the members'. With copies of one model, nothing changes."""
+    torch.manual_seed(1)
+    tokenizer = load_pretrained().tokenizer
+    config = replace(load_pretrained().model.config, d_model=16, n_heads=2, n_layers=1, d_ff=16)
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        Translator(Transformer(config), tokenizer).save(folder)
+    one, other = (Translator.load(folder).model for folder in folders)
+    source, tokens = torch.tensor([[5, 6, config.eos_id], [7, config.eos_id, config.pad_id]]), torch.tensor([[1], [1]])
+    together = distillation.load_teacher(folders)
+    with torch.no_grad():
+        decoder = together.model.incremental_decoder(source)
+        probabilities = decoder.step(tokens, torch.ones(2, 1, 1, dtype=torch.bool)).softmax(dim=-1)
+        expected = torch.stack([model(source, tokens).softmax(dim=-1) for model in (one, other)]).mean(dim=0)
+    torch.testing.assert_close(probabilities, expected)
+
+    sentences = ["Ein Hund läuft.", "Zwei Kinder spielen im Schnee."]
+    copies = distillation.load_teacher([folders[0], folders[0]])
+    assert copies.translate(sentences, beam_size=3) == Translator.load(folders[0]).translate(sentences, beam_size=3)
+    assert together.translate(sentences, beam_size=3) != copies.translate(sentences, beam_size=3)
+
+    smaller = train_tokenizer("bpe", [("Ein Hund.", "A dog.")], vocab_size=520)
+    config = replace(config, source_vocab=smaller.source_size, target_vocab=smaller.target_size)
+    Translator(Transformer(config), smaller).save(folders[1])
+    with pytest.raises(InputError, match=r"^\S+other and \S+one have different vocabularies: choose runs"):
+        distillation.load_teacher(folders)
 
 
 @pytest.mark.parametrize(
