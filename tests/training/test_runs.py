@@ -1,5 +1,6 @@
 """Training runs that take about a second: they learn, survive interruptions, and report what is wrong."""
 
+import ctypes
 import hashlib
 import json
 import re
@@ -522,3 +523,32 @@ def test_an_error_of_the_model_itself_is_not_called_one_of_compiling(tiny_preset
 
     with pytest.raises(RuntimeError, match=r"^shapes do not fit$"):
         train(replace(tiny_preset, fast=False), tmp_path, build_model=Broken)
+
+
+def test_an_update_reuses_the_memory_of_the_one_before():
+    """Each block of memory that comes from the system costs a page fault per page. At the end, the system gets it back."""
+    if not hasattr(ctypes.CDLL(None), "mallopt"):
+        pytest.skip("this C library has no mallopt")
+    code = """
+import resource, torch
+from transformer_lab.training.trainer import reusing_freed_memory
+def update():
+    blocks = [torch.ones(mib * 2**18) for mib in (30, 10, 20)]
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    update()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 // 2**20
+update()
+plain, start = faults(), resident()
+with reusing_freed_memory():
+    update()
+    reused, inside = faults(), resident()
+print(plain, reused, inside - start, resident() - start)
+"""
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    plain, reused, kept, left = map(int, child.stdout.split())
+    assert plain > 10_000
+    assert reused < plain / 10
+    assert kept > 50 > left
