@@ -526,7 +526,7 @@ def test_an_error_of_the_model_itself_is_not_called_one_of_compiling(tiny_preset
 
 
 def test_an_update_reuses_the_memory_of_the_one_before():
-    """Each block of memory that comes from the system costs a page fault per page. At the end, the system gets it back."""
+    """A block of memory from the system costs a page fault per page. At the end, the system gets all blocks back."""
     if not hasattr(ctypes.CDLL(None), "mallopt"):
         pytest.skip("this C library has no mallopt")
     code = """

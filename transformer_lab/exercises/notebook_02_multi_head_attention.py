@@ -144,6 +144,7 @@ def padding_mask_inputs(sampler: InputSampler) -> dict:
 def dropout_inputs(sampler: InputSampler) -> dict:
     inputs = multi_head_inputs(sampler, 3, 5, 4, 2)
     inputs["query"] = torch.zeros(1, 3, 4)  # zero, so that adding it to the output doesn't hide zeros from dropout
+    inputs["weights"]["w_o.bias"] = sampler.numbers(4, low=0.1, high=0.9)  # not zero, so that zeros are from dropout
     return inputs | {"arguments": inputs["arguments"] | {"dropout": 0.5}}
 
 

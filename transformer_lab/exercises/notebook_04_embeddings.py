@@ -74,7 +74,7 @@ TOKEN_EMBEDDING = Exercise(
     probes=[
         Probe("two words", lambda sampler: embedding_inputs(sampler, 1, 2, 5, 3, pad_id=0)),
         Probe("two sentences, one with padding", lambda sampler: embedding_inputs(sampler, 2, 4, 7, 6, pad_id=0)),
-        Probe("a `pad_id` other than 0", lambda sampler: embedding_inputs(sampler, 1, 3, 6, 5, sampler.integer(1, 5))),
+        Probe("a `pad_id` other than 0", lambda sampler: embedding_inputs(sampler, 1, 3, 6, 5, sampler.integer(1, 4))),
         Probe(
             "gradients reach the vectors of words but not the vector of padding",
             lambda sampler: embedding_inputs(sampler, 2, 6, 7, 2, sampler.integer(2, 5)),
@@ -110,8 +110,18 @@ TOKEN_EMBEDDING = Exercise(
 
 
 def table_size(length: tuple[int, int], frequencies: tuple[int, int]) -> Callable[[InputSampler], dict]:
-    """Sample the length and the number of frequencies between these limits."""
-    return lambda sampler: {"length": sampler.integer(*length), "d_model": 2 * sampler.integer(*frequencies)}
+    """Sample the length and the number of frequencies between these limits.
+
+    The length differs from both sizes of the other axis. Otherwise, a table with its axes mixed up would fit by chance.
+    """
+
+    def sizes(sampler: InputSampler) -> dict:
+        while True:
+            rows, pairs = sampler.integer(*length), sampler.integer(*frequencies)
+            if rows not in (pairs, 2 * pairs):
+                return {"length": rows, "d_model": 2 * pairs}
+
+    return sizes
 
 
 def last_rows(subject, length, d_model):
@@ -149,7 +159,7 @@ SINUSOIDAL_ENCODING = Exercise(
     axes={"encoding": "length d_model", "the last two rows": "length d_model"},
     probes=[
         Probe("one sine and its cosine", lambda sampler: {"length": sampler.integer(3, 60), "d_model": 2}),
-        Probe("two or three frequencies", table_size((2, 12), (2, 3))),
+        Probe("two or three frequencies", table_size((3, 12), (2, 3))),
         Probe("four to seven frequencies", table_size((3, 9), (4, 7))),
         Probe("many frequencies", table_size((5, 9), (8, 24))),
         Probe(
@@ -289,7 +299,7 @@ POSITIONAL_ENCODING = Exercise(
         Probe("one sentence of two tokens", lambda sampler: position_inputs(sampler, 1, 2)),
         Probe("a batch of three", lambda sampler: position_inputs(sampler, 3, 5)),
         Probe(
-            "a sentence of exactly `max_length` tokens", lambda sampler: longest_sentence_inputs(sampler, 3, 5, 2, 4)
+            "a sentence of exactly `max_length` tokens", lambda sampler: longest_sentence_inputs(sampler, 4, 5, 2, 4)
         ),
         Probe(
             "a sentence of more than a hundred tokens, with the defaults",

@@ -21,9 +21,14 @@ from transformer_lab.model import FeedForward, LayerNorm, ResidualConnection
 
 
 def uneven(sampler: InputSampler, *shape: int) -> Tensor:
-    """Return numbers that all differ along the last axis, so that their standard deviation isn't zero."""
+    """Return numbers that all differ along the last axis, so that their standard deviation isn't zero.
+
+    The mean and standard deviation of each sentence's first position are higher than those of the others.
+    """
     rows = [sampler.order(shape[-1]) for _ in range(math.prod(shape[:-1]))]
-    return torch.tensor(rows).view(shape) + sampler.numbers(*shape, low=-0.4, high=0.4)
+    numbers = torch.tensor(rows).view(shape) + sampler.numbers(*shape, low=-0.4, high=0.4)
+    numbers[..., 0, :] *= 3
+    return numbers
 
 
 def has_parameters_of(answer: type[nn.Module]):
@@ -60,7 +65,7 @@ def norm_inputs(sampler: InputSampler, *shape: int, spread: float = 1.0, **argum
 
 def constant_position_inputs(sampler: InputSampler) -> dict:
     inputs = norm_inputs(sampler, 1, 2, 4)
-    inputs["x"][0, sampler.integer(0, 1)] = sampler.integer(1, 5)
+    inputs["x"][0, sampler.integer(0, 1)] = sampler.integer(-5, -1)
     return inputs
 
 
@@ -87,13 +92,17 @@ LAYER_NORM = Exercise(
     },
     banned=("torch.nn.LayerNorm", "torch.nn.functional.layer_norm", "torch.layer_norm", "torch.native_layer_norm"),
     probes=[
-        Probe("two positions", lambda sampler: norm_inputs(sampler, 1, 2, 3)),
+        Probe("two positions", lambda sampler: norm_inputs(sampler, 1, 2, 3, spread=2.0)),
         Probe("a batch of two", lambda sampler: norm_inputs(sampler, 2, 3, 4)),
         Probe("a position whose features are all equal", constant_position_inputs),
         Probe("a large eps", lambda sampler: norm_inputs(sampler, 1, 2, 5, eps=sampler.integer(5, 20) / 10)),
         Probe("features that barely differ", lambda sampler: norm_inputs(sampler, 1, 2, 4, spread=1 / 512)),
         Probe("an extra axis for heads", lambda sampler: norm_inputs(sampler, 2, 3, 4, 5)),
-        Probe("gradients reach x, gain and bias", lambda sampler: norm_inputs(sampler, 1, 2, 4), norm_gradients),
+        Probe(
+            "gradients reach x, gain and bias",
+            lambda sampler: norm_inputs(sampler, 1, 2, 4, spread=2.0),
+            norm_gradients,
+        ),
         Probe("a new LayerNorm, with gain 1 and bias 0, only normalizes", new_norm_inputs, call_new_module),
     ],
     properties=[
@@ -112,17 +121,23 @@ LAYER_NORM = Exercise(
 def feed_forward_inputs(
     sampler: InputSampler, batch: int, length: int, d_model: int, d_ff: int, dropout: float = 0.0
 ) -> dict:
-    """Make the first hidden feature positive and the second one negative for any x."""
+    """Make the first hidden feature positive and the second one negative for any x.
+
+    The first position of x is negative, and the others are positive, so that the first hidden feature differs.
+    """
     weights = sampler.weights(FeedForward(d_model, d_ff))
-    for feature, bias in enumerate((6, -6)[:d_ff]):
+    weights["w_1.weight"][0] = sampler.numbers(d_model, low=0.1, high=0.3)
+    for feature, bias in enumerate((7, -7)[:d_ff]):
         weights["w_1.bias"][feature] = bias
         weights["w_2.weight"][:, feature] = sampler.numbers(d_model, low=0.3, high=0.5)
     weights["w_2.bias"] = sampler.numbers(d_model, low=-4, high=-3)
     weights["w_2.bias"][0] = 4
+    x = sampler.numbers(batch, length, d_model, low=0.1, high=2)
+    x[:, 0] *= -1
     return {
         "arguments": {"d_model": d_model, "d_ff": d_ff, "dropout": dropout},
         "weights": weights,
-        "x": sampler.numbers(batch, length, d_model),
+        "x": x,
     }
 
 

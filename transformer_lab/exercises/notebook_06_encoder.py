@@ -67,10 +67,11 @@ def module_inputs(
 ) -> dict:
     """Return inputs for a stack of `n_layers` (None: a single layer), with sequences of the given lengths.
 
-    With `masked`, the source has padding, and a decoder's target can't look ahead.
+    A stack's `d_ff` is odd, so it can't be used as `d_model`. With `masked`, the source has padding, and a decoder's
+    target can't look ahead.
     """
     sizes = {"n_layers": n_layers} if n_layers else {}
-    d_ff = d_ff or (sampler.integer(3, 5) if n_layers else sampler.integer(5, 7))
+    d_ff = d_ff or (2 * sampler.integer(1, 2) + 1 if n_layers else sampler.integer(5, 7))
     arguments = sizes | {"d_model": 4, "n_heads": 2, "d_ff": d_ff, "dropout": 0.0, "norm_first": norm_first}
     weights = lively_weights(sampler, answer(*arguments.values()))
     inputs = {"arguments": arguments, "weights": weights}
@@ -122,7 +123,7 @@ def same_parameters(
     """Return a property that requires the same parameters as the answer's, for a layer or a stack of `n_layers`."""
 
     def inputs(sampler: InputSampler) -> dict:
-        sizes = {"d_model": 4, "n_heads": 2, "d_ff": sampler.integer(5, 7)}
+        sizes = {"d_model": 4, "n_heads": 2, "d_ff": 2 * sampler.integer(2, 3) + 1}
         of_stack = {"n_layers": n_layers} | sizes | {"dropout": 0.0, "norm_first": norm_first}
         return {"arguments": of_stack if n_layers else sizes}
 

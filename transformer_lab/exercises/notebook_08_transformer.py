@@ -25,8 +25,8 @@ from transformer_lab.model import (
 
 
 def matrix_inputs(sampler: InputSampler, narrow: bool) -> dict:
-    few = [sampler.integer(50, 160) for _ in range(2)]
-    many = [sampler.integer(200, 400) for _ in range(2)]
+    few = [sampler.integer(90, 160) for _ in range(2)]
+    many = [sampler.integer(200, 360) for _ in range(2)]
     return {"inputs": many if narrow else few, "outputs": few if narrow else many}
 
 
@@ -335,9 +335,12 @@ def config_of(**others) -> dict:
 
 
 def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: int = 0, padded: bool = False) -> Tensor:
-    """Return tokens. With `padded`, all sentences but the first have padding. If `pad_id` isn't 0, then 0 is a word."""
-    tokens = sampler.integers(batch, length, low=0, high=vocab - 1)
-    tokens[tokens == pad_id] = vocab - 1
+    """Return sentences of different tokens. With `padded`, all but the first have padding.
+
+    If `pad_id` isn't 0, then 0 is a word.
+    """
+    known = [token for token in range(vocab) if token != pad_id]
+    tokens = torch.tensor([sampler.shuffled(known)[:length] for _ in range(batch)])
     if pad_id:
         tokens[0, 0] = 0
     if padded:
@@ -349,14 +352,17 @@ def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: in
 def sentence_inputs(
     sampler: InputSampler, source: int = 3, target: int = 2, batch: int = 1, padded: bool = False, **others
 ):
-    """With `tie`, three of the weights are loaded into one parameter, and the last one wins."""
+    """Use only tokens that both vocabularies have, so that a token in the wrong embedding doesn't always crash.
+
+    With `tie`, three of the weights are loaded into one parameter, and the last one wins.
+    """
     config = config_of(**others)
-    pad_id = config.get("pad_id", 0)
+    pad_id, vocab = config.get("pad_id", 0), config["target_vocab"]
     return {
         "config": config,
         "weights": lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False}))),
-        "source": words(sampler, batch, source, config["source_vocab"], pad_id, padded),
-        "target": words(sampler, batch, target, config["target_vocab"], pad_id, padded),
+        "source": words(sampler, batch, source, vocab, pad_id, padded),
+        "target": words(sampler, batch, target, vocab, pad_id, padded),
     }
 
 
@@ -628,7 +634,7 @@ def size_inputs(sampler: InputSampler, **others) -> dict:
         "d_model": 4 * sampler.integer(1, 4),
         "n_heads": 2 * sampler.integer(1, 2),
         "n_layers": sampler.integer(2, 4),
-        "d_ff": sampler.integer(5, 15),
+        "d_ff": 2 * sampler.integer(2, 7) + 1,  # odd, so that it isn't equal to `d_model`
     }
     return {"config": others | sizes | others}
 

@@ -18,30 +18,31 @@ from transformer_lab.plural import plural
 
 # --- build_vocabulary ------------------------------------------------------------------------------------------------
 
-WORDS = (
-    "Ball", "Baum", "Frau", "Hund", "Kind", "Mann", "Straße", "Wiese",
-    "alte", "auf", "ein", "ist", "rennt", "rot", "und", "zwei",
-)  # fmt: skip
+# Capitalized words come first in alphabetical order. If you ignored case, they would all come last.
+CAPITALIZED = ("Mann", "Park", "Rad", "Stein", "Straße", "Tisch", "Vogel", "Wiese")
+LOWERCASE = ("alte", "auf", "das", "ein", "geht", "hinter", "ist", "kleine")
 WITH_AND_WITHOUT_CAPITAL = (("Arm", "arm"), ("Essen", "essen"), ("Leben", "leben"), ("Sie", "sie"), ("Weg", "weg"))
 
 
-def some_words(sampler: InputSampler, count: int) -> list[str]:
-    """Return different words, in an order that is random but not alphabetical."""
-    return sampler.shuffled(sorted(sampler.shuffled(WORDS)[:count]))
+def some_words(sampler: InputSampler, count: int, *others: str) -> list[str]:
+    """Return `count` words, about half of them capitalized, and the others. Their order is never alphabetical."""
+    words = sampler.shuffled(CAPITALIZED)[: count // 2] + sampler.shuffled(LOWERCASE)[: count - count // 2]
+    return sampler.shuffled(sorted([*words, *others]))
 
 
-def in_sentences(sampler: InputSampler, counts: dict[str, int]) -> list[list[str]]:
-    """Return each token as often as `counts` says, in random order, split into sentences of two or three tokens."""
-    tokens, length = sampler.shuffled(list(Counter(counts).elements())), sampler.integer(2, 3)
-    return [tokens[start : start + length] for start in range(0, len(tokens), length)]
+def in_sentences(counts: dict[str, int]) -> list[list[str]]:
+    """Return each token as often as `counts` says, at most once per sentence, and in the order of `counts`."""
+    return [[token for token in counts if counts[token] > number] for number in range(max(counts.values()))]
+
+
+def rarest_first(words: list[str]) -> list[list[str]]:
+    """Return sentences that contain the last word once, the one before it twice, and so on. Rare words come first."""
+    return in_sentences({word: times for times, word in enumerate(reversed(words), start=1)})
 
 
 def words_of_all_frequencies(sampler: InputSampler) -> dict:
-    words = sampler.shuffled(
-        [*some_words(sampler, sampler.integer(3, 4)), ("T-Shirt", "12", ",", "...")[sampler.integer(0, 3)]]
-    )
-    counts = {word: times for times, word in enumerate(words)}  # plus once in the first sentence
-    return {"sentences": [words, *in_sentences(sampler, counts)], "min_frequency": 1}
+    other = ("T-Shirt", "12", ",", "...")[sampler.integer(0, 3)]
+    return {"sentences": rarest_first(some_words(sampler, sampler.integer(3, 4), other)), "min_frequency": 1}
 
 
 def equally_frequent_words(sampler: InputSampler) -> dict:
@@ -50,31 +51,30 @@ def equally_frequent_words(sampler: InputSampler) -> dict:
 
 
 def repeats_in_one_sentence(sampler: InputSampler) -> dict:
-    repeated, other, *rare = some_words(sampler, sampler.integer(3, 5))
-    sentences = [[repeated] * sampler.integer(3, 4), [other, *rare], [other]]
-    return {"sentences": sampler.shuffled(sentences), "min_frequency": 1}
+    repeated, other, rare = some_words(sampler, 3)
+    return {"sentences": [[other, rare], [repeated] * sampler.integer(3, 4), [other]], "min_frequency": 1}
 
 
 def words_at_the_limit(sampler: InputSampler) -> dict:
+    """Return words of which two are frequent enough. The more frequent one also comes first alphabetically."""
     limit = sampler.integer(3, 4)
-    words = some_words(sampler, 3 + sampler.integer(1, 2))
-    above, at, once, *below = words if sampler.integer(0, 1) else words[::-1]
+    above, *others = sorted(some_words(sampler, 3 + sampler.integer(1, 2)))
+    at, once, *below = sampler.shuffled(others)
     counts = {above: limit + sampler.integer(1, 2), at: limit, once: 1} | dict.fromkeys(below, limit - 1)
-    return {"sentences": in_sentences(sampler, counts), "min_frequency": limit}
+    return {"sentences": in_sentences(counts), "min_frequency": limit}
 
 
 def questions_about_rare_words(sampler: InputSampler) -> dict:
     inputs = words_at_the_limit(sampler)
     known = {token for sentence in inputs["sentences"] for token in sentence}
-    unseen = [word for word in WORDS if word not in known][sampler.integer(0, 5)]
+    unseen = [word for word in CAPITALIZED if word not in known][sampler.integer(0, 5)]
     return inputs | {"looked_up": sampler.shuffled([*sorted(known), unseen])}
 
 
 def uppercase_and_lowercase(sampler: InputSampler) -> dict:
     pairs = sampler.shuffled(WITH_AND_WITHOUT_CAPITAL)[:2]
-    words = sampler.shuffled([word for pair in pairs for word in pair])
-    counts = {word: times for times, word in enumerate(words, start=1)}
-    return {"sentences": in_sentences(sampler, counts), "min_frequency": 1}
+    words = sampler.shuffled(sorted(word for pair in pairs for word in pair))
+    return {"sentences": rarest_first(words), "min_frequency": 1}
 
 
 def special_tokens_in_a_sentence(sampler: InputSampler) -> dict:
@@ -165,12 +165,15 @@ def letters(sampler: InputSampler, count: int) -> list[str]:
 
 
 def a_frequent_pair(sampler: InputSampler) -> dict:
+    """Return words that share a pair. The last one is the rarest, so its count alone isn't the highest."""
     a, b, *others = letters(sampler, 2 + sampler.integer(2, 3))
-    return {"word_counts": {a + b + other: sampler.integer(2, 4) for other in others}, "n_merges": 1}
+    most = sampler.integer(4, 6)
+    return {"word_counts": {a + b + other: most - index for index, other in enumerate(others)}, "n_merges": 1}
 
 
 def a_chain_of_merges(sampler: InputSampler) -> dict:
-    a, b, x, y, z = letters(sampler, 5)
+    a, b, z, *others = letters(sampler, 5)
+    x, y = sorted(others)  # so that a merge is different if each word counts once
     few = sampler.integer(1, 3)
     some = few + sampler.integer(1, 3)
     return {"word_counts": {a + b + x: some, a + b + y: some + sampler.integer(1, 3), z + y: few}, "n_merges": 3}
@@ -178,14 +181,17 @@ def a_chain_of_merges(sampler: InputSampler) -> dict:
 
 def rare_words_and_a_frequent_pair(sampler: InputSampler) -> dict:
     a, b, c, d, u, v, w, x, y = letters(sampler, 9)
-    rare = {a + b + u: 1, a + b + v: 1, a + b + w: 1}
-    return {"word_counts": rare | {c + d + x: sampler.integer(3, 5), c + d + y: sampler.integer(3, 5)}, "n_merges": 1}
+    rare, times = {a + b + u: 1, a + b + v: 1, a + b + w: 1}, sampler.integer(3, 5)
+    return {"word_counts": rare | {c + d + x: times + sampler.integer(1, 2), c + d + y: times}, "n_merges": 1}
 
 
 def a_pair_twice_in_a_word(sampler: InputSampler) -> dict:
-    """Return words in which the third merge joins only the second `ab` with `</w>`, not the first."""
-    b, c, d, y, z, *others = letters(sampler, 7)
-    a, x = sorted(others)
+    """Return words in which the third merge joins only the second `ab` with `</w>`, not the first.
+
+    The letter `a` comes first in the alphabet, so the merges are the same if each word counts once.
+    """
+    a, *others = sorted(letters(sampler, 7))
+    b, c, d, x, y, z = sampler.shuffled(others)
     times = sampler.integer(4, 6)
     return {"word_counts": {a + b + x + a + b: times, c + d + y: times - 1, c + d + z: times - 1}, "n_merges": 4}
 
@@ -197,13 +203,15 @@ def equal_counts(sampler: InputSampler) -> dict:
 
 
 def three_of_a_kind(sampler: InputSampler) -> dict:
-    a, c, d, x, y = letters(sampler, 5)
-    times = sampler.integer(4, 6)
+    a, *others = sorted(letters(sampler, 5))  # so that the merges are the same if each word counts once
+    c, d, x, y = sampler.shuffled(others)
+    times = sampler.integer(5, 7)  # with 4, the merges could be the same if the old counts were kept
     return {"word_counts": {a + a + a: times, c + d + x: times - 1, c + d + y: times - 1}, "n_merges": 3}
 
 
 def merges_that_meet_whole_symbols(sampler: InputSampler) -> dict:
-    a, b, c, *others = letters(sampler, 10)
+    b, a, c, *others = letters(sampler, 10)
+    b, a = sorted([a, b])  # so that the merges are the same if each word counts once
     least = sampler.integer(3, 4)
     counts = {a + b + other: least + 1 for other in others[:3]}
     counts |= {a + b + c + other: least for other in others[3:5]}
@@ -218,19 +226,21 @@ def equal_counts_of_longer_symbols(sampler: InputSampler) -> dict:
 
 
 def pairs_that_occur_once(sampler: InputSampler) -> dict:
-    a, b, c = letters(sampler, 3)
-    return {"word_counts": {a + b: 2, c: 1}, "n_merges": sampler.integer(4, 6)}
+    b, a, c = sorted(letters(sampler, 3))  # `(b, </w>)` and `(a, b)` tie, and the first one wins
+    return {"word_counts": {a + b: 2, c: 1}, "n_merges": sampler.integer(4, 5)}
 
 
 def words_that_are_used_up(sampler: InputSampler) -> dict:
-    a, b, c = letters(sampler, 3)
-    few = sampler.integer(1, 3)
+    b, *others = letters(sampler, 3)
+    a, c = sorted(others)  # so that the merges are the same if each word counts once
+    few = sampler.integer(2, 4)
     return {"word_counts": {a + b: few + 1, c + b: few}, "n_merges": sampler.integer(8, 12)}
 
 
 def words_of_the_paper(sampler: InputSampler) -> dict:
-    words = sampler.shuffled(["low", "lowest", "newer", "wider"])
-    return {"word_counts": {word: sampler.integer(2, 9) for word in words}, "n_merges": sampler.integer(7, 10)}
+    words = ["lowest", *sampler.shuffled(["low", "newer", "wider"])]  # from the rarest to the most frequent
+    counts = {word: times for times, word in enumerate(words, start=sampler.integer(3, 4))}
+    return {"word_counts": counts, "n_merges": sampler.integer(8, 10)}
 
 
 def merges_of_nothing(subject, word_counts, n_merges):
@@ -287,14 +297,14 @@ LEARN_BPE = Exercise(
 def patterned(word: str, merges: str, ascending: str = "") -> Callable[[InputSampler], dict]:
     """Return a function that returns this word and these merges, with random letters in place of the given ones.
 
-    The letters in `ascending` remain in alphabetical order. Some of those in brackets are left out, the last ones
-    first. A `.` is an `</w>`.
+    The letters in `ascending` remain in alphabetical order. Some of those in brackets may be left out, the last ones
+    first, but never all of them. A `.` is an `</w>`.
     """
     start, _, rest = word.partition("[")
     optional, _, end = rest.rpartition("]")
 
     def inputs(sampler: InputSampler) -> dict:
-        count = sampler.integer(0, len(optional)) if optional else 0
+        count = sampler.integer(1, len(optional)) if optional else 0
         table = dict(zip(ALPHABET, letters(sampler, len(ALPHABET)), strict=True)) | {".": END_OF_WORD}
         table |= zip(ascending, sorted(table[letter] for letter in ascending), strict=True)
         key = str.maketrans(table)
@@ -306,7 +316,7 @@ def patterned(word: str, merges: str, ascending: str = "") -> Callable[[InputSam
 
 def an_odd_number_of_a_letter(sampler: InputSampler) -> dict:
     a = letters(sampler, 1)[0]
-    return {"word": a * (2 * sampler.integer(1, 3) + 1), "merges": [(a, a)]}
+    return {"word": a * (2 * sampler.integer(2, 3) + 1), "merges": [(a, a)]}
 
 
 def a_character_that_no_merge_knows(sampler: InputSampler) -> dict:
@@ -316,10 +326,11 @@ def a_character_that_no_merge_knows(sampler: InputSampler) -> dict:
 
 
 def a_word_and_learned_merges(sampler: InputSampler) -> dict:
-    parts = (["low", "new", "wid", "slow"], ["er", "new", "low", "id"], ["er", "est", "ers", "st"])
+    """Return a word that contains `wid` and `er` and ends with `st`. Seven of the merges apply, each once."""
+    parts = sampler.shuffled(["wid", "er", ("low", "new", "slow")[sampler.integer(0, 2)]])
     merges = ["e r", "er </w>", "l o", "lo w", "n e", "ne w", "i d", "w id", "s t", "st </w>"]
     return {
-        "word": "".join(part[sampler.integer(0, 3)] for part in parts),
+        "word": "".join(parts) + ("st", "est")[sampler.integer(0, 1)],
         "merges": [tuple(merge.split()) for merge in merges],
     }
 
@@ -331,7 +342,7 @@ def symbols_are_known(inputs, symbols):
     return None if known.issuperset(symbols) else "a symbol isn't a character, `</w>`, or the result of a merge"
 
 
-a_pair_at_the_end = patterned("abcab", "a b, ab ., c ab.")
+a_pair_at_the_end = patterned("abcab", "a b, ab ., c ab.", ascending="ac")  # the merges are in alphabetical order
 
 APPLY_BPE = Exercise(
     answer=apply_bpe,
@@ -355,7 +366,7 @@ APPLY_BPE = Exercise(
         Probe("a pair that occurs twice", patterned("abc[de]ab", "a b")),
         Probe("a pair at the end of the word", a_pair_at_the_end),
         Probe("a word of one letter", patterned("a", "b a, b .")),
-        Probe("a merge joins two whole symbols", patterned("abcbc", "a b, b c")),
+        Probe("a merge joins two whole symbols", patterned("abcbc", "a b, b c", ascending="ba")),  # not alphabetical
         Probe("a character that occurs in no merge stays as it is", a_character_that_no_merge_knows),
         Probe("ten learned merges", a_word_and_learned_merges),
     ],
@@ -374,23 +385,27 @@ APPLY_BPE = Exercise(
 
 
 def token_lists(sampler: InputSampler, *lengths: int, low: int = 4, high: int = 9) -> list[list[int]]:
-    return [sampler.integers(length, low=low, high=high).tolist() for length in lengths]
+    """Return random tokens. The `max` of the lists, which depends on their first tokens, is also the longest list."""
+    while True:
+        lists = [sampler.integers(length, low=low, high=high).tolist() for length in lengths]
+        if len(max(lists)) == max(lengths):
+            return lists
 
 
 def padded_with_zero(sampler: InputSampler) -> dict:
     short = sampler.integer(1, 3)
-    return {"sequences": token_lists(sampler, short, short + sampler.integer(1, 3)), "pad_id": 0}
+    return {"sequences": token_lists(sampler, short, short + sampler.integer(2, 3)), "pad_id": 0}
 
 
 def padded_with_another_id(sampler: InputSampler) -> dict:
     sequences = token_lists(sampler, sampler.integer(4, 5), *sampler.shuffled([1, sampler.integer(2, 3)]))
-    sequences[sampler.integer(0, 2)][0] = 0  # here, 0 is a word
+    sequences[sampler.integer(0, 2)][-1] = 0  # here, 0 is a word
     return {"sequences": sequences, "pad_id": sampler.integer(1, 3)}
 
 
 def longest_in_the_middle(sampler: InputSampler) -> dict:
     longest, *others = token_lists(
-        sampler, sampler.integer(4, 6), 1, sampler.integer(2, 3), sampler.integer(1, 3), low=5
+        sampler, sampler.integer(5, 6), 1, sampler.integer(2, 3), sampler.integer(1, 3), low=5
     )
     longest[0] = 4  # the longest sequence has the smallest first token
     return {"sequences": [others[0], longest, *others[1:]], "pad_id": 0}
@@ -401,7 +416,7 @@ def two_languages(sampler: InputSampler) -> dict:
     short = sampler.integer(1, 2)
     return {
         "sources": token_lists(sampler, short, short + 1),
-        "targets": token_lists(sampler, sampler.integer(3, 5), 2),
+        "targets": token_lists(sampler, sampler.integer(4, 5), 2),
         "source_pad_id": one,
         "target_pad_id": other,
     }
@@ -461,29 +476,45 @@ PAD_BATCH = Exercise(
 
 
 def almost_the_same_length(sampler: InputSampler) -> dict:
-    length, together = sampler.integer(4, 6), sampler.integer(2, 4)
-    lengths = sampler.shuffled([length] * sampler.integer(5, 9) + [length + 1] * 2)
-    return {"lengths": lengths, "max_tokens": length * together}
+    """Return an odd number of short sentences, of which two fit into a batch, and two that are one token longer.
+
+    The first long one comes second, so a batch that isn't full yet has no room for it.
+    """
+    length, count = sampler.integer(4, 6), 2 * sampler.integer(2, 4) + 1
+    lengths = [length, length + 1, *[length] * (count - 1)]
+    lengths.insert(sampler.integer(3, count), length + 1)
+    return {"lengths": lengths, "max_tokens": 2 * length + 1}
 
 
 def lengths_whose_sum_would_fit(sampler: InputSampler) -> dict:
+    """Return four short sentences and two long ones. If padding didn't count, the short ones could join a long one."""
     long = sampler.integer(5, 8)
-    short = sampler.integers(sampler.integer(3, 4), low=1, high=2).tolist()
-    others = sampler.integers(sampler.integer(1, 3), low=long, high=long + 2).tolist()
-    return {"lengths": sampler.shuffled([*short, long, *others]), "max_tokens": 2 * long + 4}
+    short = sampler.integers(4, low=1, high=2).tolist()
+    return {"lengths": [long, *short, long + 2], "max_tokens": 2 * (long + 2)}
 
 
 def short_ones_after_long_ones(sampler: InputSampler) -> dict:
-    long = sampler.integer(5, 9)
-    first, second, third = (
-        sampler.integers(sampler.integer(*most), low=1, high=2) for most in ((1, 3), (2, 3), (1, 3))
-    )
-    return {"lengths": [*first.tolist(), long, *second.tolist(), long, *third.tolist()], "max_tokens": 2 * long}
+    """Return short sentences, which fit into one batch, and two long ones, which fill another."""
+    long = sampler.integer(6, 9)
+    first, *others = sampler.shuffled([1, 1, 2, 2])
+    lengths = [first, long, *others]
+    lengths.insert(sampler.integer(4, 5), long)
+    return {"lengths": lengths, "max_tokens": 2 * long}
 
 
 def two_that_fill_a_batch_alone(sampler: InputSampler) -> dict:
-    longest = sampler.integer(6, 8)
-    return {"lengths": sampler.shuffled([1] * sampler.integer(4, 6) + [longest] * 2), "max_tokens": longest}
+    """Return two long sentences, and short ones that don't fill a batch. Two short ones follow the first long one."""
+    longest, count, first = sampler.integer(6, 8), sampler.integer(4, 5), sampler.integer(1, 2)
+    lengths = [1] * count
+    lengths.insert(first, longest)
+    lengths.insert(sampler.integer(first + 3, count + 1), longest)
+    return {"lengths": lengths, "max_tokens": longest}
+
+
+def forty_sentences(sampler: InputSampler) -> dict:
+    """Return lengths from 1 to 10. The 10 doesn't fit into a batch with the three before it. The last 20 are short."""
+    long, short = sampler.shuffled([6, 7, 8, 9] * 4), sampler.shuffled([1, 2, 3, 4, 5] * 4)
+    return {"lengths": [1, 1, 1, 10, *long, *short], "max_tokens": sampler.integer(31, 37)}
 
 
 def a_sentence_that_is_too_long(sampler: InputSampler) -> dict:
@@ -573,13 +604,7 @@ TOKEN_BATCHES = Exercise(
         batching_probe("padding counts", lengths_whose_sum_would_fit),
         batching_probe("short sentences after long ones", short_ones_after_long_ones),
         batching_probe("sentences that fill a batch by themselves", two_that_fill_a_batch_alone),
-        batching_probe(
-            "forty sentences",
-            lambda sampler: {
-                "lengths": sampler.integers(40, low=1, high=12).tolist(),
-                "max_tokens": sampler.integer(28, 37),
-            },
-        ),
+        batching_probe("forty sentences", forty_sentences),
     ],
     properties=[
         Property(

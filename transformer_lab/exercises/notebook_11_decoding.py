@@ -188,7 +188,7 @@ def stops_in_time(never: str):
 
 def three_sentences_inputs(sampler: InputSampler, max_length: int = 7) -> dict:
     """Return a medium-length sentence, followed by a short sentence and a long one in random order."""
-    middle, others = any_letters(sampler, 2, 3), [any_letters(sampler, 1, 1), any_letters(sampler, 4, 5)]
+    middle, others = any_letters(sampler, 2, 3), [any_letters(sampler, 1, 1), any_letters(sampler, 5, 5)]
     first = sampler.integer(0, 1)
     sentences = [sentence(sampler, letters) for letters in (middle, others[first], others[1 - first])]
     return spoken_inputs(sampler, sentences, max_length=max_length)

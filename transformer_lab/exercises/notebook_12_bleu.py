@@ -29,24 +29,34 @@ def corpus_of(*pairs: tuple[list | str, list | str], **others: int) -> dict:
 
 
 def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
-    """Return a hypothesis with wrong words around the right ones, which come later in the longer reference."""
-    before, after = sampler.integer(1, 2), sampler.integer(1, 4)
+    """Return a hypothesis with wrong words around the right ones, which come later in the longer reference.
+
+    There are an even number of right words and more than three wrong ones. Otherwise, n-grams that don't overlap might
+    have the same precision by chance.
+    """
+    before, after = sampler.integer(1, 2), sampler.integer(3, 4)
     first = before + after + sampler.integer(1, 2)  # the last correct words come after the end of the hypothesis
     right, *wrong, others, last = some_words(
-        sampler, sampler.integer(4, 9), before, after, first, sampler.integer(1, 2)
+        sampler, 2 * sampler.integer(2, 3), before, after, first, sampler.integer(1, 2)
     )
     return corpus_of(([*wrong[0], *right, *wrong[1]], [*others, *right, *last]), n=n)
 
 
 def repeated_word_inputs(sampler: InputSampler, times: int, times_in_reference: int) -> dict:
-    """Return a hypothesis and a reference that repeat the same word a different number of times."""
-    (word,), right, wrong = some_words(sampler, 1, sampler.integer(3, 10), sampler.integer(1, 3))
-    return corpus_of(([word] * times + right + wrong, [*right, *[word] * times_in_reference]), n=1)
+    """Return a hypothesis and a reference that repeat the same word a different number of times.
+
+    Only one other word is wrong, so the sentence that repeats the word more often is the longer one.
+    """
+    (word, wrong), right = some_words(sampler, 2, sampler.integer(3, 10))
+    return corpus_of(([*[word] * times, *right, wrong], [*right, *[word] * times_in_reference]), n=1)
 
 
 def turned_round_inputs(sampler: InputSampler) -> dict:
-    """Return a hypothesis whose first two words are swapped."""
-    pair, right, wrong = some_words(sampler, 2, sampler.integer(5, 14), sampler.integer(1, 6))
+    """Return a hypothesis whose first two words are swapped. The number of right words is even.
+
+    If it were odd, bigrams that don't overlap might have the same precision by chance.
+    """
+    pair, right, wrong = some_words(sampler, 2, 2 * sampler.integer(3, 7), sampler.integer(1, 6))
     return corpus_of(([*pair, *right, *wrong], [*pair[::-1], *right]), n=2)
 
 
@@ -60,14 +70,18 @@ def long_and_short_inputs(sampler: InputSampler) -> dict:
 
 
 def swapped_words_inputs(sampler: InputSampler) -> dict:
-    """Return two hypotheses, each with some words that occur only in the other one's reference."""
-    first, second, mine, yours = some_words(sampler, *(sampler.integer(1, most) for most in (5, 5, 3, 3)))
+    """Return two hypotheses, each with some words that occur only in the other one's reference.
+
+    They have the same precision, so it doesn't matter here how the two are combined.
+    """
+    right, wrong = sampler.integer(1, 6), sampler.integer(1, 5)
+    first, second, mine, yours = some_words(sampler, right, right, wrong, wrong)
     return corpus_of((first + yours, first + mine), (second + mine, second + yours), n=1)
 
 
 def short_sentence_inputs(sampler: InputSampler) -> dict:
     n = sampler.integer(3, 4)
-    wrong = sampler.integer(1, 4)
+    wrong = sampler.integer(1, 2)
     short, right, wrongs, others = some_words(
         sampler, sampler.integer(1, n - 2), n + wrong + sampler.integer(0, 7), wrong, wrong
     )
@@ -75,15 +89,25 @@ def short_sentence_inputs(sampler: InputSampler) -> dict:
 
 
 def same_characters_inputs(sampler: InputSampler) -> dict:
-    """Return a pair of sentences that differ only in word boundaries, and a pair that is mostly right."""
-    (first, second), right, wrong = some_words(sampler, 2, sampler.integer(3, 14), sampler.integer(1, 6))
+    """Return a pair of sentences that differ only in word boundaries, and a pair that is mostly right.
+
+    In the second pair, the hypothesis is longer. The numbers of words are even, so that bigrams that don't overlap
+    can't have the same precision by chance.
+    """
+    (first, second), right, wrong = some_words(sampler, 2, 2 * sampler.integer(2, 7), 2 * sampler.integer(1, 3))
     merged = [first + "x", second, first], [first, "x" + second, first]
     return corpus_of(merged, (right + wrong, [*right, first]), n=2)
 
 
 def capital_inputs(sampler: InputSampler) -> dict:
-    capitals, others = some_words(sampler, sampler.integer(1, 5), sampler.integer(1, 7))
+    capitals, others = some_words(sampler, sampler.integer(2, 6), sampler.integer(1, 7))
     return corpus_of(([word.capitalize() for word in capitals] + others, capitals + others), n=1)
+
+
+def too_few_words_inputs(sampler: InputSampler) -> dict:
+    """Return hypotheses with at most two words, which are right, for n = 3."""
+    references = some_words(sampler, 4, 4)
+    return {"hypotheses": [references[0][:2], []], "references": references, "n": 3}
 
 
 def without_ngrams(subject, hypotheses, references, n):
@@ -126,7 +150,7 @@ NGRAM_PRECISION = Exercise(
         ),
         Probe(
             "a word that the reference repeats",
-            lambda sampler: repeated_word_inputs(sampler, sampler.integer(1, 2), sampler.integer(3, 5)),
+            lambda sampler: repeated_word_inputs(sampler, sampler.integer(2, 3), sampler.integer(5, 6)),
         ),
         Probe("two words the wrong way around", turned_round_inputs),
         Probe("a long and a short sentence share one fraction", long_and_short_inputs),
@@ -138,11 +162,7 @@ NGRAM_PRECISION = Exercise(
     properties=[
         Property(
             "without any n-gram it is 0.0",
-            lambda sampler: {
-                "hypotheses": [*some_words(sampler, 2), []],
-                "references": some_words(sampler, 4, 4),
-                "n": 3,
-            },
+            too_few_words_inputs,
             zero_without_ngrams,
             without_ngrams,
         ),
@@ -168,13 +188,13 @@ def ascending_lengths(sampler: InputSampler) -> dict:
 
 
 def nearly_equal_lengths(sampler: InputSampler) -> dict:
-    reference, same = sampler.integer(30, 200), sampler.integer(10, 200)
+    reference, same = sampler.integer(30, 100), sampler.integer(10, 200)
     return {"lengths": [[reference - sampler.integer(1, 9), reference], [same, same]]}
 
 
 def half_and_longer_lengths(sampler: InputSampler) -> dict:
     half, reference = sampler.integer(10, 100), sampler.integer(10, 100)
-    return {"lengths": [[half, 2 * half + sampler.integer(-3, 3)], [reference + sampler.integer(1, 9), reference]]}
+    return {"lengths": [[half, 2 * half + sampler.integer(1, 3)], [reference + sampler.integer(1, 9), reference]]}
 
 
 def empty_lengths(sampler: InputSampler) -> dict:
@@ -213,13 +233,14 @@ BREVITY_PENALTY = Exercise(
 
 
 def wrong_end_inputs(sampler: InputSampler) -> dict:
-    count = sampler.integer(1, 5)
+    count = sampler.integer(2, 5)
     right, wrong, missing = some_words(sampler, sampler.integer(7, 18), count, count)
     return corpus_of((right + wrong, right + missing))
 
 
 def too_short_inputs(sampler: InputSampler) -> dict:
     (words,) = some_words(sampler, sampler.integer(9, 20))
+    words.sort(key=len)  # long words are missing, so the lengths in characters have a different ratio
     return corpus_of((words[: sampler.integer(5, len(words) - 2)], words))
 
 
@@ -229,9 +250,9 @@ def too_long_inputs(sampler: InputSampler) -> dict:
 
 
 def two_sentences_inputs(sampler: InputSampler) -> dict:
-    """Return a long hypothesis that is slightly too short, and one whose last words are in the wrong order."""
-    words, right, mixed = some_words(sampler, sampler.integer(8, 14), sampler.integer(4, 7), sampler.integer(3, 5))
-    return corpus_of((words[: -sampler.integer(1, 3)], words), (right + mixed[::-1], right + mixed))
+    """Return a hypothesis that is slightly too short, and a shorter one whose last words are in the wrong order."""
+    words, right, mixed = some_words(sampler, sampler.integer(13, 16), sampler.integer(4, 6), sampler.integer(3, 4))
+    return corpus_of((words[: -sampler.integer(1, 2)], words), (right + mixed[::-1], right + mixed))
 
 
 def short_and_long_inputs(sampler: InputSampler) -> dict:
@@ -244,7 +265,7 @@ def short_and_long_inputs(sampler: InputSampler) -> dict:
 
 def repeated_inputs(sampler: InputSampler) -> dict:
     right, missing = some_words(sampler, sampler.integer(5, 10), 2)
-    return corpus_of((right + right[:1] * sampler.integer(2, 5), right + missing))
+    return corpus_of((right + right[:1] * sampler.integer(3, 6), right + missing))
 
 
 def as_it_is_and_without_a_4gram(subject, hypotheses, references):

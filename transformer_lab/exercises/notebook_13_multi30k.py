@@ -124,7 +124,7 @@ AVERAGE_CHECKPOINTS = Exercise(
     banned=("torch.optim.swa_utils.AveragedModel",),
     call=average_of_rows,
     probes=[
-        Probe("two checkpoints of one tensor", lambda sampler: {"weight": sampler.numbers(2, 2)}),
+        Probe("two checkpoints of one tensor", lambda sampler: {"weight": sampler.numbers(2, 3)}),
         Probe(
             "three checkpoints of two tensors",
             lambda sampler: {"weight": sampler.numbers(3, 2, 3), "bias": sampler.numbers(3, 2)},
@@ -141,7 +141,7 @@ AVERAGE_CHECKPOINTS = Exercise(
         Property("every tensor keeps its dtype", in_three_precisions, same_dtypes),
         Property(
             "tensors with different names aren't mixed up",
-            lambda sampler: {"weight": sampler.numbers(3, 2), "bias": sampler.numbers(3, 2)},
+            lambda sampler: {"weight": sampler.numbers(3, 2, low=0.1), "bias": sampler.numbers(3, 2, low=0.1)},
             names_are_not_mixed_up,
             average_of_names_in_other_orders,
         ),

@@ -1,5 +1,7 @@
 """Notebook 14, attention heat maps: what a trained model's attention weights show, and how to score them."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -66,6 +68,39 @@ FOUND, FOUND_ONE_OF_TWO, MISSED, MISSED_TWO, NOT_LINKED = range(5)
 LINKS = {FOUND: [0], FOUND_ONE_OF_TWO: [0, 1], MISSED: [2], MISSED_TWO: [1, 3], NOT_LINKED: []}  # 0: highest weight
 
 
+def mistakes_show(weights: Tensor, gold: Tensor) -> bool:
+    """Return whether each mistaken way to count the links leads to a different rate."""
+    (queries, keys), links = gold.shape, gold.sum()
+    best, first_link = weights.argmax(dim=-1, keepdim=True), gold.int().argmax(dim=-1, keepdim=True)
+    found, found_by_keys = gold.gather(-1, best), gold.gather(0, weights.argmax(dim=0, keepdim=True))
+    hits, first_hits, above_average = found.sum(), (best == first_link).sum(), weights > 1 / keys
+    mistaken = [
+        hits / queries,
+        first_hits / queries,
+        2 * first_hits / (queries + links),
+        2 * hits / (len(best.unique()) + links),
+        2 * hits / (queries + gold.any(dim=0).sum()),
+        2 * found_by_keys.sum() / (queries + links),
+        2 * found_by_keys.sum() / (keys + links),
+        2 * weights[gold].sum() / (queries + links),
+        2 * above_average[gold].sum() / (above_average.sum() + links),
+        (2 * found / (1 + gold.sum(dim=-1, keepdim=True))).mean(),
+    ]
+    return all(abs(rate - 2 * hits / (queries + links)) > 1e-3 for rate in mistaken)
+
+
+def until_mistakes_show(inputs: Callable[[InputSampler], dict]) -> Callable[[InputSampler], dict]:
+    """Return a function that samples the inputs again until no mistaken count leads to the right rate by chance."""
+
+    def sampled(sampler: InputSampler) -> dict:
+        while True:
+            weights_and_gold = inputs(sampler)
+            if mistakes_show(**weights_and_gold):
+                return weights_and_gold
+
+    return sampled
+
+
 def aligned(sampler: InputSampler, queries: int, keys: int) -> dict:
     """Return five or more rows in random order, with at least one row of each kind.
 
@@ -107,15 +142,15 @@ def all_found(sampler: InputSampler) -> dict:
     """Link each query to its own key, which gets the query's highest weight, and add some links that are missed.
 
     The query that finds the last key is also linked to the first one, so it's wrong to look only at a row's first link.
+    That link has the second-highest weight in its row, so it's also wrong to propose two links in each row.
     """
     length = sampler.integer(4, 7)
-    order = sampler.order(length)
-    gold = torch.zeros(length, length, dtype=torch.bool)
-    gold[range(length), order] = True
-    weights = gold * 0.6 + attention(sampler, length, length) * 0.4
+    order, keys = sampler.order(length), torch.eye(length, dtype=torch.float64)
+    weights = (0.8 * keys + 0.12 * keys.roll(1, dims=1) + 0.08 * keys.roll(2, dims=1))[order]
+    gold = weights == 0.8
     gold[order.index(length - 1), 0] = True
-    others = (~gold).nonzero()[sampler.order(length * length - length - 1)]
-    gold[tuple(others[: sampler.integer(0, 2 * length)].T)] = True
+    others = (weights == 0).nonzero()
+    gold[tuple(others[sampler.order(len(others))[: sampler.integer(0, 2)]].T)] = True
     return {"weights": weights, "gold": gold}
 
 
@@ -161,11 +196,15 @@ ALIGNMENT_ERROR_RATE = Exercise(
     axes={"weights": "query key", "gold": "query key"},
     probes=[
         Probe("each query finds a key of its own, but some links are missed", all_found),
-        Probe("more queries than keys", lambda sampler: aligned(sampler, sampler.integer(6, 9), sampler.integer(4, 5))),
         Probe(
-            "more keys than queries", lambda sampler: aligned(sampler, sampler.integer(5, 7), sampler.integer(8, 10))
+            "more queries than keys",
+            until_mistakes_show(lambda sampler: aligned(sampler, sampler.integer(6, 9), sampler.integer(4, 5))),
         ),
-        Probe("a row whose highest weight occurs twice proposes one link", aligned_with_ties),
+        Probe(
+            "more keys than queries",
+            until_mistakes_show(lambda sampler: aligned(sampler, sampler.integer(5, 7), sampler.integer(8, 10))),
+        ),
+        Probe("a row whose highest weight occurs twice proposes one link", until_mistakes_show(aligned_with_ties)),
     ],
     properties=[
         Property("0 is best and 1 is worst", links_in_another_order, zero_is_best, best_and_worst),

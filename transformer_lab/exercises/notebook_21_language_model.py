@@ -33,9 +33,9 @@ def text_inputs(sampler: InputSampler, length: int, windows: int, rest: int = 0)
     return {"tokens": different_tokens(sampler, windows * length + 1 + rest), "length": length}
 
 
-def text_with_a_rest(sampler: InputSampler) -> dict:
+def text_with_a_rest(sampler: InputSampler, windows: int) -> dict:
     length = sampler.integer(3, 5)
-    return text_inputs(sampler, length, sampler.integer(2, 3), rest=sampler.integer(1, length - 2))
+    return text_inputs(sampler, length, windows, rest=sampler.integer(1, length - 2))
 
 
 def exceptions_of_values(subject, given, name, values):
@@ -53,16 +53,15 @@ NEXT_TOKEN_PAIRS = Exercise(
         Probe("two windows", lambda sampler: text_inputs(sampler, sampler.integer(2, 4), 2)),
         Probe(
             "a window whose last token has no label is left out",
-            lambda sampler: text_inputs(sampler, sampler.integer(2, 4), sampler.integer(2, 4), rest=-1),
+            lambda sampler: text_inputs(sampler, sampler.integer(3, 4), sampler.integer(3, 4), rest=-1),
         ),
-        Probe("leftover tokens are dropped", text_with_a_rest),
+        Probe("leftover tokens are dropped", partial(text_with_a_rest, windows=2)),
         Probe("windows of one token", lambda sampler: text_inputs(sampler, 1, sampler.integer(3, 7))),
         Probe(
             "a longer text in which tokens repeat",
-            lambda sampler: {
-                "tokens": sampler.integers(sampler.integer(25, 35), low=0, high=2),
-                "length": sampler.integer(3, 6),
-            },
+            lambda sampler: (
+                (inputs := text_with_a_rest(sampler, sampler.integer(6, 7))) | {"tokens": inputs["tokens"] % 3}
+            ),
         ),
     ],
     properties=[
@@ -206,17 +205,24 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
 
 
 def distinct_logits(sampler: InputSampler, *shape: int) -> Tensor:
-    """Return logits of both signs, all different within a row. The order and the offset differ from row to row."""
+    """Return logits of both signs, all different within a row. The order and the offset differ from row to row.
+
+    No row starts with its likeliest token. The second row's order is the first one's reversed.
+    """
     *rows, vocab = shape
-    orders = torch.tensor([sampler.order(vocab) for _ in range(math.prod(rows))])
+    while True:
+        orders = torch.tensor([sampler.order(vocab) for _ in range(math.prod(rows))])
+        orders[1:2] = vocab - 1 - orders[:1]
+        if orders[:, 0].max() < vocab - 1:
+            break
     offsets = torch.tensor([1.1 * place + sampler.integer(-30, 30) / 100 for place in sampler.order(len(orders))])
     return (0.7 * orders - 0.35 * vocab + offsets[:, None]).reshape(shape)
 
 
 def some_of_a_row(sampler: InputSampler, *rows: int) -> dict:
-    """Return logits and a `k` that keeps at least two of them and removes at least two others."""
-    vocab = sampler.integer(5, 7)
-    return {"logits": distinct_logits(sampler, *rows, vocab), "k": sampler.integer(2, vocab - 2)}
+    """Return logits and a `k` that keeps at least three of them, but less than half."""
+    vocab = sampler.integer(7, 9)
+    return {"logits": distinct_logits(sampler, *rows, vocab), "k": sampler.integer(3, (vocab - 1) // 2)}
 
 
 def filtered_and_whether_new(subject, logits, **amount):
@@ -301,41 +307,49 @@ TOP_K_FILTER = Exercise(
 def distribution(sampler: InputSampler, vocab: int, nucleus: int, p: float) -> list[float]:
     """Return decreasing probabilities. The first `nucleus` of them are just enough to reach `p`.
 
-    The sums just below and above `p` are more than 0.02 away from it, so rounding makes no difference.
+    The sums just below and above `p` are more than 0.02 away from it, so rounding makes no difference. If
+    `nucleus` is above 1, a different number of probabilities are at least `p` times the first.
     """
     fitting = []
     for percent in range(10, 96):
         shares = [(percent / 100) ** place for place in range(vocab)]
         shares = [share / sum(shares) for share in shares]
-        if sum(shares[: nucleus - 1]) < p - 0.02 and sum(shares[:nucleus]) > p + 0.02:
+        near_the_first = sum(share > p * shares[0] - 1e-9 for share in shares)
+        reaches_p = sum(shares[: nucleus - 1]) < p - 0.02 and sum(shares[:nucleus]) > p + 0.02
+        if reaches_p and (nucleus == 1 or near_the_first != nucleus):
             fitting.append(shares)
     return fitting[sampler.integer(0, len(fitting) - 1)]
 
 
 def logits_of(sampler: InputSampler, *rows: list[float]) -> Tensor:
-    """Return logits for the given probabilities, with each row shuffled and shifted by its own constant."""
-    shuffled = [sampler.shuffled(row) for row in rows]
-    shifts = torch.tensor([[sampler.integer(-20, 20) / 10] for _ in rows], dtype=torch.float64)
+    """Return logits for decreasing probabilities, with each row shuffled and lowered by its own constant.
+
+    The first row starts and ends with its two unlikeliest tokens. The other rows start with their likeliest token.
+    """
+    (*likely, last, first), *others = rows
+    shuffled = [[first, *sampler.shuffled(likely), last], *([row[0], *sampler.shuffled(row[1:])] for row in others)]
+    shifts = torch.tensor([[sampler.integer(-30, -5) / 10] for _ in rows], dtype=torch.float64)
     logits = torch.tensor(shuffled, dtype=torch.float64).log() + shifts
     return logits[0] if len(rows) == 1 else logits
 
 
 def nuclei(sampler: InputSampler, vocab: int, *sizes: int) -> dict:
     """Return a row of logits for each nucleus size."""
-    p = sampler.integer(12, 15) / 20
+    p = sampler.integer(64, 70) / 100
     return {"logits": logits_of(sampler, *[distribution(sampler, vocab, size, p) for size in sizes]), "p": p}
 
 
 def exactly_p(sampler: InputSampler) -> dict:
-    """Return logits for equally likely tokens. Their probability is a power of 1/2, and some add up to exactly `p`.
+    """Return logits for equally likely tokens. Their probability is a power of 1/2, and most of them add up to `p`.
 
-    There is no rounding, because all other tokens are so unlikely that their probability is exactly 0.
+    There is no rounding, because all other tokens are so unlikely that their probability is exactly 0. The first token
+    is unlikely, and the second is likely.
     """
-    equal = 2 ** sampler.integer(2, 3)
-    logits = [sampler.integer(-20, 20) / 10] * equal + [-2000.0] * sampler.integer(1, 3)
+    equal, likely, unlikely = 2 ** sampler.integer(2, 3), sampler.integer(-20, -1) / 10, -2000.0
+    others = sampler.shuffled([likely] * (equal - 1) + [unlikely] * sampler.integer(0, 2))
     return {
-        "logits": torch.tensor(sampler.shuffled(logits), dtype=torch.float64),
-        "p": sampler.integer(1, equal - 1) / equal,
+        "logits": torch.tensor([unlikely, likely, *others], dtype=torch.float64),
+        "p": sampler.integer(equal // 2 + 1, equal - 1) / equal,
     }
 
 
@@ -358,17 +372,15 @@ TOP_P_FILTER = Exercise(
     minutes=20,
     axes={"logits": "batch vocab", "output": "batch vocab"},
     probes=[
-        Probe("a nucleus of two tokens", lambda sampler: nuclei(sampler, 4, 2)),
+        Probe("a nucleus of two tokens", lambda sampler: nuclei(sampler, 5, 2)),
         Probe("the likeliest token alone reaches p", lambda sampler: nuclei(sampler, sampler.integer(4, 5), 1)),
-        Probe("more tokens", lambda sampler: nuclei(sampler, sampler.integer(6, 7), sampler.integer(3, 4))),
+        Probe("more tokens", lambda sampler: nuclei(sampler, sampler.integer(6, 7), 3)),
         Probe(
             "each row has a nucleus of its own", lambda sampler: nuclei(sampler, 5, *[1 + i for i in sampler.order(3)])
         ),
         Probe(
             "more than one axis before the vocabulary",
-            lambda sampler: (
-                (inputs := nuclei(sampler, 4, *[1 + i for i in sampler.order(3)])) | {"logits": inputs["logits"][None]}
-            ),
+            lambda sampler: (inputs := nuclei(sampler, 4, 2, 1)) | {"logits": inputs["logits"][None]},
         ),
         Probe("tokens that together reach exactly p are enough", exactly_p, compare_results=as_many_are_left),
     ],
@@ -434,15 +446,18 @@ def ranked_inputs(
 ) -> dict:
     """Return, as data, a model in which a few tokens always have the given probabilities at temperature `at`.
 
-    All other tokens have logits of 0 and share the rest of the probability evenly.
+    All other tokens have logits of 0 and share the rest of the probability evenly. The few are in the first half of the
+    vocabulary, so that none is among them in training mode, when the model's rows are reversed. The prompt isn't
+    either.
     """
     vocab = sampler.integer(low, low + 20)
+    *tokens, prompt = sampler.order(vocab // 2)
     other = (1 - sum(probabilities)) / (vocab - len(probabilities))
     return {
         "vocab": vocab,
-        "likeliest": sampler.order(vocab)[: len(probabilities)],
+        "likeliest": tokens[: len(probabilities)],
         "their_logits": [round(at * math.log(one / other), 2) for one in probabilities],
-        "prompt": sampler.integers(1, low=0, high=vocab - 1),
+        "prompt": torch.tensor([prompt]),
         "count": count,
         "settings": settings,
         "seed": sampler.integer(1, 9999),
@@ -584,7 +599,7 @@ SAMPLE = Exercise(
         ),
         Probe(
             "a text longer than the model can read",
-            lambda sampler: reader_inputs(sampler, sampler.integer(3, 5), sampler.integer(3, 6), 7),
+            lambda sampler: reader_inputs(sampler, sampler.integer(3, 4), sampler.integer(5, 6), 7),
             reader_writes,
             needs=("the model reads the whole text and can't look ahead",),
         ),

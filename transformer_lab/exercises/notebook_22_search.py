@@ -1,8 +1,9 @@
 """Notebook 22, hyperparameter search: random search, the expected best of n runs, and a correlation's interval."""
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
-from itertools import combinations
+from itertools import accumulate, combinations
 from statistics import mean, median
 
 from transformer_lab.electives.search_by_hand import random_search
@@ -58,7 +59,7 @@ def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=flo
         finished = [other for other, end in zip(curves, ended, strict=False) if end > 0]
         end = len(curve)
         for epoch in range(warmup + 1, len(curve) + 1):
-            others = [other[min(max(epoch - 1 + at, 0), len(other) - 1)] for other in finished]
+            others = [other[min(epoch - 1 + at, len(other) - 1)] for other in finished]
             if kept:
                 others += [other[epoch - 1] for other, end in zip(curves, ended, strict=False) if -end >= epoch]
             if len(finished) >= startup and below(float(curve[epoch - 1]), float(middle(others))):
@@ -68,36 +69,53 @@ def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=flo
     return ended
 
 
-def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
-    """Return whether the trials would end differently under each mistaken rule."""
-    rule = partial(epochs_trained, curves)
-    others = [
-        rule(startup + 1, warmup),
-        rule(startup, warmup + 1),
-        rule(startup, warmup, middle=mean),
+def hidden_mistakes(curves, startup: int, warmup: int, tie: bool) -> int:
+    """Count the mistaken rules under which the trials would end as they should, and other things that are missing.
+
+    At least two trials should be pruned. If `tie` is true, a score should equal the median, and otherwise none should.
+    """
+    rule, last = partial(epochs_trained, curves), len(curves[0])
+    right = rule(startup, warmup)
+    settings = {(startup + 1, warmup), (max(startup - 1, 1), warmup), (1, warmup)}
+    settings |= {(startup, warmup + 1), (startup, max(warmup - 1, 0)), (startup, 0)}
+    mistaken = [
+        *[rule(*setting) for setting in settings - {(startup, warmup)}],
+        *[rule(startup, warmup, middle=middle) for middle in (mean, min, max)],
         rule(startup, warmup, kept=True),
         rule(startup, warmup, below=float.__gt__),
-        rule(startup, warmup, at=len(curves[0])),
+        rule(startup, warmup, at=-1),
+        rule(startup, warmup, at=last),
+        rule(startup, warmup, at=last, middle=max),
+        [-abs(end) if min(right[: trial + 1]) < 0 else end for trial, end in enumerate(right)],  # all the later ones
     ]
-    return right not in others
+    has_tie = rule(startup, warmup, below=float.__le__) != right
+    return mistaken.count(right) + (has_tie != tie) + (sum(end < 0 for end in right) < 2)
 
 
 def rising_curves(
     sampler: InputSampler, trials: int, epochs: int, startup: int, warmup: int, high: int = 40, tie: bool = False
 ) -> dict:
-    """Return curves that never fall and for which each rule in `epochs_trained` ends the trials differently.
+    """Return curves that never fall and with which every mistake in `hidden_mistakes` shows.
+
+    To get there, replace one random curve after another by a new one, and keep it unless more mistakes are hidden.
+    Scores are multiples of 0.25, so that every way to compute their mean gives exactly the same result.
 
     On such curves, it makes no difference whether a trial's latest or its best score is compared. Both are common.
     """
-    while True:
-        curves = (sampler.integers(trials, epochs, low=1, high=high).cumsum(1) / 10).tolist()
-        right = epochs_trained(curves, startup, warmup)
-        with_ties = epochs_trained(curves, startup, warmup, below=float.__le__)
-        shows = tie or mistakes_show(right, curves, startup, warmup)
-        if shows and (right != with_ties) == tie and sum(end < 0 for end in right) > 1:
-            rates = (sampler.integers(trials, low=1, high=99) / 1000).tolist()
-            if len(set(rates)) == trials:
-                return {"rates": rates, "curves": curves, "startup": startup, "warmup": warmup}
+
+    def curve() -> list[float]:
+        return (sampler.integers(epochs, low=1, high=high).cumsum(0) / 4).tolist()
+
+    curves = [curve() for _ in range(trials)]
+    hidden = hidden_mistakes(curves, startup, warmup, tie)
+    while hidden:
+        changed = curves.copy()
+        changed[sampler.integer(0, trials - 1)] = curve()
+        hidden_then = hidden_mistakes(changed, startup, warmup, tie)
+        if hidden_then <= hidden:
+            curves, hidden = changed, hidden_then
+    rates = [(number + 1) / 1000 for number in sampler.order(99)[:trials]]
+    return {"rates": rates, "curves": curves, "startup": startup, "warmup": warmup}
 
 
 def search_these_curves(subject, rates, curves, startup, warmup):
@@ -217,15 +235,24 @@ RANDOM_SEARCH = Exercise(
 
 
 def highest_last(sampler: InputSampler, count: int, n: int) -> dict:
-    """Return unsorted scores, with the best one last, to catch code that forgets to sort."""
-    scores = different_scores(sampler, count)
+    """Return unsorted scores, with the best one last, to catch code that forgets to sort.
+
+    Each gap between two neighboring scores is larger than the one before, but none is twice as large as another. So no
+    median or mean of some of the scores equals the result by chance.
+    """
+    gaps = sorted(20 + number for number in sampler.order(20)[:count])
+    scores = [(200 + total) / 10 for total in accumulate(gaps)]
     return {"values": [*scores[1:-1], scores[0], scores[-1]], "n": n}
 
 
 def with_equal_scores(sampler: InputSampler) -> dict:
+    """Start with the highest score, so that the scores are never sorted.
+
+    Without repetitions, the lower scores would be more likely than they are.
+    """
     low, middle, high = different_scores(sampler, 3)
-    values = [middle, middle, low, middle, high, high] + [low] * sampler.integer(0, 2)
-    return {"values": sampler.shuffled(values), "n": sampler.integer(2, 4)}
+    values = sampler.shuffled([low, middle, middle, middle] + [high] * sampler.integer(1, 3))
+    return {"values": [high, *values], "n": sampler.integer(2, 4)}
 
 
 def around_zero(sampler: InputSampler) -> dict:
@@ -320,14 +347,32 @@ EXPECTED_BEST = Exercise(
 CLOSE = 1e-6  # 1.96 in place of 1.959964 changes the bounds by about 1e-5
 
 
+def squares(ranks: Sequence[int], others: Sequence[int]) -> int:
+    return sum((one - other) ** 2 for one, other in zip(ranks, others, strict=True))
+
+
 def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
-    """Return an order whose correlation with 0, 1, 2, … has the given sign but isn't perfect."""
+    """Return an order whose correlation with 0, 1, 2, … has the given sign but isn't perfect.
+
+    It also differs from Kendall's correlation.
+    """
     while True:
         noise = sampler.integers(count, low=0, high=sampler.integer(count // 2, 2 * count)).tolist()
         ranks = sorted(range(count), key=lambda rank: rank + noise[rank])
-        squares = sum((place - rank) ** 2 for place, rank in enumerate(ranks))
-        if 0.2 <= 1 - 6 * squares / (count * (count**2 - 1)) <= 0.95:
+        correlation = 1 - 6 * squares(ranks, range(count)) / (count * (count**2 - 1))
+        kendall = mean(1 if one < other else -1 for one, other in combinations(ranks, 2))
+        if 0.2 <= correlation <= 0.95 and abs(correlation - kendall) > 1e-3:
             return ranks if sign > 0 else ranks[::-1]
+
+
+def mixed_order(sampler: InputSampler, ranks: list[int]) -> list[int]:
+    """Return an order of the runs with which ranks and the results of a single `argsort` correlate differently."""
+    while True:
+        order = sampler.order(len(ranks))
+        others = [ranks[i] for i in order]
+        positions = [sorted(range(len(ranks)), key=side.__getitem__) for side in (order, others)]
+        if squares(order, others) != squares(*positions):
+            return order
 
 
 def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confidence: float = 0.95) -> dict:
@@ -335,7 +380,7 @@ def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confid
     count = sampler.integer(low, high)
     ranks = mixed_ranks(sampler, count, sign)
     x, y = different_scores(sampler, count), different_scores(sampler, count)
-    order = sampler.order(count)
+    order = mixed_order(sampler, ranks)
     return {"x": [x[i] for i in order], "y": [y[ranks[i]] for i in order], "confidence": confidence}
 
 
@@ -343,7 +388,7 @@ def rates_and_scores(sampler: InputSampler) -> dict:
     """Return learning rates that are powers of ten: without ranks, only the highest rate would matter."""
     count = sampler.integer(9, 12)
     scores, ranks = different_scores(sampler, count), mixed_ranks(sampler, count)
-    order = sampler.order(count)
+    order = mixed_order(sampler, ranks)
     return {"x": [10.0 ** (i - 5) for i in order], "y": [scores[ranks[i]] for i in order]}
 
 
@@ -364,7 +409,8 @@ def heads_and_scores(sampler: InputSampler) -> dict:
             found = [sides.rank(method=method).corr().loc["x", "y"] for method in RANKINGS]
             apart = all(abs(one - other) > 0.01 for one, other in combinations(found, 2))
             variances = sides.rank().var()
-            if apart and max(map(abs, found)) < 0.95 and abs(variances["x"] / variances["y"] - 1) > 0.01:
+            spread_apart = abs(variances["x"] / variances["y"] - 1) > 0.01
+            if apart and spread_apart and abs(found[0]) > 0.1 and max(map(abs, found)) < 0.95:
                 return {"x": heads, "y": y}
 
 
@@ -402,14 +448,14 @@ CORRELATION_INTERVAL = Exercise(
         Probe("a few runs", lambda sampler: mixed_runs(sampler, 6, 9), tolerance=CLOSE),
         Probe(
             "a correlation below zero",
-            lambda sampler: mixed_runs(sampler, 8, 10, sign=-1, confidence=sampler.integer(180, 198) / 200),
+            lambda sampler: mixed_runs(sampler, 8, 10, sign=-1, confidence=sampler.integer(192, 198) / 200),
             tolerance=CLOSE,
         ),
         Probe("learning rates over several powers of ten", rates_and_scores, tolerance=CLOSE),
         Probe("numbers of heads and scores, with equal values", heads_and_scores, tolerance=CLOSE),
         Probe(
             "a confidence below 95 %",
-            lambda sampler: mixed_runs(sampler, 7, 10, confidence=sampler.integer(10, 18) / 20),
+            lambda sampler: mixed_runs(sampler, 7, 10, confidence=sampler.integer(11, 18) / 20),
             weight=0.5,
             tolerance=CLOSE,
         ),
