@@ -80,7 +80,7 @@ SUBMISSIONS = {
     "unscaled": (
         "01_attention",
         ATTENTION | {"numpy_attention": UNSCALED},
-        RIGHT_ATTENTION | {"numpy_attention": {("failed", 1.0)}},  # scaling doesn't matter in half of the checks
+        RIGHT_ATTENTION | {"numpy_attention": {("failed", 0.67)}},  # scaling doesn't matter in a third of the checks
     ),
     "nothing": ("03_masks", {}, dict.fromkeys(RIGHT_MASKS, NOT_ATTEMPTED)),
 }
