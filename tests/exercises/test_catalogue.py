@@ -15,10 +15,6 @@ EXERCISES = list(exercises().values())
 every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
 
 
-# The tables of probabilities in `beam_search` are random, and what a mistake changes in them is, too.
-SCORES_DEPEND_ON_THE_SEED = {"beam_search", "chinese_bleu"}
-
-
 @every_exercise
 def test_every_mistake_is_named_as_itself(exercise):
     """If a mistake goes unnoticed or is confused with a different one, the student gets wrong feedback.
@@ -45,7 +41,7 @@ def test_every_mistake_is_named_as_itself(exercise):
                     problems.append(f"{name}: it passes every check (seed {seed})")
                 elif report.misconceptions != (mistake.slug,):
                     problems.append(f"{name}: it is named {report.misconceptions or 'nothing'} (seed {seed})")
-            if len(set(scores.values())) > 1 and exercise.name not in SCORES_DEPEND_ON_THE_SEED:
+            if len(set(scores.values())) > 1:
                 problems.append(f"{name}: its score depends on the seed: {scores}")
     assert not problems, "\n".join(problems)
 

@@ -16,10 +16,10 @@ HOW_TO_DECODE = "decoders call `model.encode` once and `model.decode` in each st
 class TableModel:
     """A model for trying out decoders. It has only `config`, `training`, `encode`, `decode`, `eval`, and `train`.
 
-    Its logits are the logarithms of the table's probabilities plus an offset that depends on the prefix. A real model's
-    logits are not log-probabilities, either. In training mode, when a real model would use dropout, the least likely
-    token gets the highest logit. The model records how it was used in `sentences_encoded`, `times_decoded`,
-    `with_gradients`, and `saw_padding`.
+    Its logits are the logarithms of the table's probabilities plus an offset, which is larger the less certain the next
+    token is. A real model's logits are not log-probabilities, either. In training mode, when a real model would use
+    dropout, the least likely token gets the highest logit. The model records how it was used in `sentences_encoded`,
+    `times_decoded`, `with_gradients`, and `saw_padding`.
 
     Args:
         table: Maps the first token of a source to a dictionary of prefixes, where `"3 4"` means tokens 3 and 4 after
@@ -104,5 +104,5 @@ class TableModel:
         logits = list(self.unlikely)
         for token, chance in chances.items():
             logits[token] = math.log(chance)
-        sign, level = -1 if self.training else 1, 1.5 * (sum(tokens) % 5)
+        sign, level = -1 if self.training else 1, -2 * math.log(max(chances.values()))
         return [sign * logit + level for logit in logits]

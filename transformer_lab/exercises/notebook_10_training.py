@@ -88,8 +88,9 @@ SHIFT_TARGET = Exercise(
 def loss_inputs(sampler: InputSampler, lengths: list[int], smoothing: float, vocab: int = 5, pad_id: int = 0) -> dict:
     """Return padded labels with the given lengths, and logits at every position, including the padding.
 
-    If `pad_id` isn't 0, each row starts with token 0. The correct token and the padding have lower logits than all
-    other tokens, so a wrong weight for either of them always changes the loss.
+    If `pad_id` isn't 0, each row starts with token 0. Padding has the highest logit, and the correct token has by far
+    the lowest, so a wrong weight for either of them always changes the loss. Each sentence has a higher loss than the
+    one before it.
     """
     labels = torch.full((len(lengths), max(lengths)), pad_id)
     for row, length in zip(labels, lengths, strict=True):
@@ -97,8 +98,9 @@ def loss_inputs(sampler: InputSampler, lengths: list[int], smoothing: float, voc
         row[:length] = tokens + (tokens >= pad_id).long()  # any id except the padding's
         if pad_id != 0:
             row[0] = 0
-    logits = sampler.numbers(*labels.shape, vocab, low=0, high=3) - 4 * torch.nn.functional.one_hot(labels, vocab)
-    logits[..., pad_id] = sampler.numbers(*labels.shape, low=-4, high=-1)
+    gaps = 8 + 4 * torch.arange(len(lengths))[:, None, None]
+    logits = sampler.numbers(*labels.shape, vocab, low=0, high=2) - gaps * torch.nn.functional.one_hot(labels, vocab)
+    logits[..., pad_id] = sampler.numbers(*labels.shape, low=3, high=4)
     return {"logits": logits, "labels": labels, "smoothing": smoothing, "pad_id": pad_id}
 
 

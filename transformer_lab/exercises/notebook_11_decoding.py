@@ -64,20 +64,18 @@ def spoken_inputs(
 
 
 def sentence(sampler: InputSampler, letters: str) -> Rows:
-    """Return the rows of a model that generates `letters` and then eos, at least in greedy decoding."""
+    """Return the rows of a model that generates `letters` and then eos. Nothing else is as likely."""
     rows = {}
     for end, letter in enumerate(letters + "$"):
-        others = [other for other in LETTERS + "$" * (end > 0) if other != letter]
-        tenths = sampler.integer(6, 9)
-        rows[letters[:end]] = f"{letter}.{tenths} {others[sampler.integer(0, len(others) - 1)]}.{10 - tenths}"
+        other = sampler.shuffled(LETTERS.replace(letter, ""))[0]
+        rows[letters[:end]] = f"{letter}.9 {other}.1"
     return rows
 
 
-def led_in(sampler: InputSampler, rows: Rows, words: int) -> Rows:
-    """Return the same rows, preceded by the given number of nearly certain words."""
-    letters = any_letters(sampler, words, words)
-    lead = {letters[:end]: f"{letter}.999 $.001" for end, letter in enumerate(letters)}
-    return lead | {letters + prefix: chances for prefix, chances in rows.items()}
+def led_in(sampler: InputSampler, rows: Rows) -> Rows:
+    """Return the same rows, preceded by a nearly certain word."""
+    letter = any_letters(sampler, 1, 1)
+    return {"": f"{letter}.999 $.001"} | {letter + prefix: chances for prefix, chances in rows.items()}
 
 
 def any_letters(sampler: InputSampler, low: int, high: int) -> str:
@@ -86,8 +84,8 @@ def any_letters(sampler: InputSampler, low: int, high: int) -> str:
 
 
 def with_specials(sampler: InputSampler) -> Rows:
-    """Return a sentence of three or four words in which pad and bos are predicted before the last word."""
-    letters = any_letters(sampler, 3, 4)
+    """Return a sentence of three words in which pad and bos are predicted before the last word."""
+    letters = any_letters(sampler, 3, 3)
     other = next(letter for letter in LETTERS if letter not in letters)
     for special in "_^" if sampler.integer(0, 1) else "^_":
         place = sampler.integer(0, len(letters) - 1)
@@ -334,18 +332,17 @@ THREE_LENGTHS = {"": "$.37 a.36 b.27", "a": "$.97 c.03", "b": "c.68 d.2 e.12"}
 
 def nearly_tied(sampler: InputSampler, miscounted: int) -> Rows:
     """Return a short sentence and a longer one. With alpha 1, the wrong one wins if lengths are off by `miscounted`."""
-    words = sampler.integer(1, 2)  # at the start of both sentences
-    lead, short = (words + 1) * math.log(0.999), math.log(0.4)
+    lead, short = 2 * math.log(0.999), math.log(0.4)  # two nearly certain words at the start of both, and the rest
 
     def tie(extra: int) -> float:
         """Return the probability that the longer sentence needs for the scores to be equal."""
-        shorter = 5 + words + 2 + extra
+        shorter = 5 + 3 + extra
         return math.exp((lead + short) * (shorter + 3) / shorter - lead)
 
     chance = round(math.sqrt((tie(0) + tie(miscounted)) / 2 / 0.6), 4)
     rest = round(1 - chance, 4)
     rows = {"": "a.999 b.001", "a": "c.6 $.4", "ac": f"d{chance} e{rest}", "acd": f"e{chance} b{rest}"}
-    return led_in(sampler, rows, words)
+    return led_in(sampler, rows)
 
 
 def beam_inputs(
@@ -365,7 +362,7 @@ def beam_probe(name: str, *sentences: Rows | Callable[[InputSampler], Rows], **s
 
 
 def some_sentence(sampler: InputSampler) -> Rows:
-    return sentence(sampler, any_letters(sampler, 1, 3))
+    return sentence(sampler, any_letters(sampler, 3, 3))
 
 
 def with_alphas(subject, model, source, beam_size, alphas, max_length):
@@ -406,16 +403,16 @@ BEAM_SEARCH = Exercise(
         beam_probe("the best two may begin with the same tokens", SAME_FIRST_WORD),
         beam_probe(
             "a finished hypothesis stays as it is",
-            lambda sampler: led_in(sampler, SHORT_OR_LONG, sampler.integer(1, 2)),
+            lambda sampler: led_in(sampler, SHORT_OR_LONG),
             max_length=8,
         ),
         beam_probe(
             "a finished hypothesis keeps its place in the beam",
-            lambda sampler: led_in(sampler, PLACE_TAKEN, 1),
+            lambda sampler: led_in(sampler, PLACE_TAKEN),
             alpha=2.0,
         ),
         beam_probe(
-            "a finished hypothesis can lose its place to better ones", lambda sampler: led_in(sampler, PUSHED_OUT, 1)
+            "a finished hypothesis can lose its place to better ones", lambda sampler: led_in(sampler, PUSHED_OUT)
         ),
         beam_probe("a longer sentence can be the more probable one", LONG_IS_BETTER, alpha=1.5),
         beam_probe("the length penalty puts a longer sentence first", SHORT_OR_LONG, alpha=1.5),
@@ -426,7 +423,7 @@ BEAM_SEARCH = Exercise(
         ),
         beam_probe(
             "the beam is chosen without the length penalty",
-            lambda sampler: led_in(sampler, LOST_BY_LENGTH, 1),
+            lambda sampler: led_in(sampler, LOST_BY_LENGTH),
             default=GOES_ON,
             alpha=3.0,
             max_length=6,

@@ -329,15 +329,20 @@ KEYS_EVERY_STEP = (
 
 
 def decoder_inputs(sampler: InputSampler, batch: int = 1, target: int = 3, source: int = 3) -> dict:
-    """Make the attention layer's weights larger than the others, so that the query has an effect."""
+    """Make the attention layer's weights larger than the others, so that the query has an effect.
+
+    The second token's embedding is halfway between two others, so that it's never the likeliest output.
+    """
     arguments = {"vocab_size": 7, "d_model": 4, "dropout": 0.0, "pad_id": 0}
     weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)
     for name in ("attention.w_q.weight", "attention.w_k.weight", "attention.v.weight"):
         weights[name] = 2 * weights[name]
+    table, tokens = weights["embedding.embedding.weight"], sampler.integers(batch, target, low=1, high=6)
+    table[6], tokens[:, 1] = table[4:6].mean(dim=0), 6
     return {
         "arguments": arguments,
         "weights": weights,
-        "target": sampler.integers(batch, target, low=1, high=6),
+        "target": tokens,
         "memory": sampler.numbers(batch, source, 4, low=-1.5, high=1.5),
     }
 
@@ -543,9 +548,7 @@ RECURRENT_GREEDY_DECODE = Exercise(
             "a sentence that never ends",
             lambda sampler: scripted_inputs(sampler, (8,), endless=True, max_length=sampler.integer(3, 6)),
         ),
-        Probe(
-            "a pad and a bos that the model predicts", lambda sampler: one_sentence_inputs(sampler, specials=True)
-        ),
+        Probe("a pad and a bos that the model predicts", lambda sampler: one_sentence_inputs(sampler, specials=True)),
         Probe("a model in training mode", lambda sampler: one_sentence_inputs(sampler, training=True)),
         Probe(
             "other ids for pad, bos, and eos",

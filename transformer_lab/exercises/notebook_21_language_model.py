@@ -469,7 +469,7 @@ def half_of_the_time(sampler: InputSampler, **settings) -> dict:
 
     A slightly different temperature would change its share so much that 40 samples are enough to notice.
     """
-    probability = sampler.integer(45, 55) / 100
+    probability = sampler.integer(50, 55) / 100
     return ranked_inputs(sampler, [probability], 40, low=90, at=settings.get("temperature", 1.0), **settings)
 
 

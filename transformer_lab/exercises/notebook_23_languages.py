@@ -327,10 +327,13 @@ def replaced_inputs(sampler: InputSampler) -> dict:
 
 
 def two_sentences_inputs(sampler: InputSampler) -> dict:
-    """Truncate the first hypothesis, and put characters from the first reference into the second."""
+    """Truncate the first hypothesis, and put characters from the first reference into the second.
+
+    Together, the hypotheses are always shorter than the references.
+    """
     characters = some_characters(sampler, 25)
     first, second = characters[4 : sampler.integer(14, 17)], characters[17 : sampler.integer(22, 25)]
-    kept, right = len(first) - sampler.integer(1, 3), sampler.integer(2, 4)
+    kept, right = len(first) - sampler.integer(2, 3), sampler.integer(2, 4)
     return corpus_of(
         (spoiled(sampler, first[:kept], characters[:4]), "".join(first)),
         ("".join([*second[:right], first[-1], first[-2], "。"]), "".join([*second, "。"])),
@@ -404,6 +407,19 @@ def never_silently_wrong(inputs, received):
     return None
 
 
+def bleu_probe(name: str, inputs: Callable[[InputSampler], dict]) -> Probe:
+    """Return a probe that samples its inputs again if the score hardly changes when it's rounded to two decimals."""
+
+    def sampled(sampler: InputSampler) -> dict:
+        while True:
+            corpus = inputs(sampler)
+            score = chinese_bleu(*corpus.values())
+            if abs(score - round(score, 2)) > 2e-3:
+                return corpus
+
+    return Probe(name, sampled)
+
+
 CHINESE_BLEU = Exercise(
     answer=chinese_bleu,
     points=1,
@@ -412,12 +428,12 @@ CHINESE_BLEU = Exercise(
     builds_on=("split_chinese", "bleu"),
     banned=("sacrebleu.", "nltk.", "torchtext.data."),
     probes=[
-        Probe("a few wrong characters", replaced_inputs),
-        Probe("two sentences", two_sentences_inputs),
-        Probe("a hypothesis with spaces", segmented_inputs),
-        Probe("a word without its brackets", bracket_inputs),
-        Probe("a name without its capital letter", lowercase_name_inputs),
-        Probe("an empty translation", nothing_said_inputs),
+        bleu_probe("a few wrong characters", replaced_inputs),
+        bleu_probe("two sentences", two_sentences_inputs),
+        bleu_probe("a hypothesis with spaces", segmented_inputs),
+        bleu_probe("a word without its brackets", bracket_inputs),
+        bleu_probe("a name without its capital letter", lowercase_name_inputs),
+        bleu_probe("an empty translation", nothing_said_inputs),
     ],
     properties=[
         Property("without four right tokens in a row, the score is 0", no_four_in_a_row_inputs, not_smoothed),
