@@ -1,6 +1,9 @@
 """Fixtures: a corpus and a preset, both so small that a whole run takes about a second."""
 
+import importlib
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,23 @@ from transformer_lab.presets import PRESETS
 NOUNS = {"Hund": "dog", "Vogel": "bird", "Mann": "man", "Ball": "ball", "Baum": "tree", "Stein": "stone"}
 VERBS = {"sieht": "sees", "sucht": "seeks", "malt": "paints", "trägt": "carries"}
 ENDINGS = {".": ".", " heute.": " today.", " am frühen Morgen.": " in the early morning."}
+
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="session")
+def import_benchmark():
+    """Return a function that imports a script from `benchmarks/`. The scripts import each other by name."""
+
+    def load(name):
+        sys.path.insert(0, str(BENCHMARKS))
+        try:
+            return importlib.import_module(name)
+        finally:
+            sys.path.remove(str(BENCHMARKS))
+
+    return load
 
 
 @pytest.fixture(scope="session")

@@ -52,18 +52,9 @@ def test_a_distilled_corpus_has_references_and_translations(tiny_corpus, tmp_pat
     assert again.stderr.startswith(f"distillation.py: {output} already exists: choose")
 
 
-@pytest.fixture
-def distillation():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import distillation
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-    return distillation
-
-
-def test_teachers_translate_together(distillation, tmp_path):
+def test_teachers_translate_together(import_benchmark, tmp_path):
     """A token's probability is the mean of the members'. With copies of one model, nothing changes."""
+    distillation = import_benchmark("distillation")
     torch.manual_seed(1)
     tokenizer = load_pretrained().tokenizer
     config = replace(load_pretrained().model.config, d_model=16, n_heads=2, n_layers=1, d_ff=16)

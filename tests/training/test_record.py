@@ -3,26 +3,17 @@
 import json
 import math
 import shutil
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from transformer_lab.errors import InputError
 from transformer_lab.training import PRESETS, train
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @pytest.fixture(scope="module")
-def record_script():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import record
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-    return record
+def record_script(import_benchmark):
+    return import_benchmark("record")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from transformer_lab.exercises.harnesses import (
 )
 from transformer_lab.exercises.notebook_01_attention import without
 from transformer_lab.exercises.rules import REFUSED, raises, refusal, unless
-from transformer_lab.exercises.sampling import InputSampler
+from transformer_lab.exercises.sampling import InputSampler, sampled_until
 from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
 
 # --- TokenEmbedding --------------------------------------------------------------------------------------------------
@@ -114,14 +114,10 @@ def table_size(length: tuple[int, int], frequencies: tuple[int, int]) -> Callabl
 
     The length differs from both sizes of the other axis. Otherwise, a table with its axes mixed up would fit by chance.
     """
-
-    def sizes(sampler: InputSampler) -> dict:
-        while True:
-            rows, pairs = sampler.integer(*length), sampler.integer(*frequencies)
-            if rows not in (pairs, 2 * pairs):
-                return {"length": rows, "d_model": 2 * pairs}
-
-    return sizes
+    return sampled_until(
+        lambda length, d_model: length not in (d_model // 2, d_model),
+        lambda sampler: {"length": sampler.integer(*length), "d_model": 2 * sampler.integer(*frequencies)},
+    )
 
 
 def last_rows(subject, length, d_model):

@@ -263,16 +263,21 @@ def growing_penalties(subject, length, alpha):
     return [subject(length + more, alpha) for more in range(4)]
 
 
+def a_length(sampler: InputSampler, longest: int) -> int:
+    """Return a length for which (5 + length) / 6 isn't a whole number."""
+    return 6 * sampler.integer(1, longest // 6 - 1) + sampler.integer(2, 6)
+
+
 LENGTH_PENALTY = Exercise(
     answer=length_penalty,
     points=1,
     minutes=5,
     returns=("penalty",),
     probes=[
-        Probe("alpha 1", lambda sampler: {"length": sampler.integer(7, 150), "alpha": 1.0}),
-        Probe("alpha 0.6, as in the paper", lambda sampler: {"length": sampler.integer(7, 150), "alpha": 0.6}),
+        Probe("alpha 1", lambda sampler: {"length": a_length(sampler, 150), "alpha": 1.0}),
+        Probe("alpha 0.6, as in the paper", lambda sampler: {"length": a_length(sampler, 150), "alpha": 0.6}),
         Probe(
-            "alpha above 1", lambda sampler: {"length": sampler.integer(7, 60), "alpha": sampler.integer(11, 30) / 10}
+            "alpha above 1", lambda sampler: {"length": a_length(sampler, 60), "alpha": sampler.integer(11, 30) / 10}
         ),
     ],
     properties=[

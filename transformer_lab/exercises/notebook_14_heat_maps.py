@@ -9,7 +9,7 @@ from transformer_lab.evaluation import alignment_error_rate, attention_rollout
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.harnesses import raised
 from transformer_lab.exercises.rules import REFUSED, raises, same_results
-from transformer_lab.exercises.sampling import InputSampler
+from transformer_lab.exercises.sampling import InputSampler, sampled_until
 
 # --- attention_rollout -----------------------------------------------------------------------------------------------
 
@@ -89,16 +89,8 @@ def mistakes_show(weights: Tensor, gold: Tensor) -> bool:
     return all(abs(rate - 2 * hits / (queries + links)) > 1e-3 for rate in mistaken)
 
 
-def until_mistakes_show(inputs: Callable[[InputSampler], dict]) -> Callable[[InputSampler], dict]:
-    """Return a function that samples the inputs again until no mistaken count leads to the right rate by chance."""
-
-    def sampled(sampler: InputSampler) -> dict:
-        while True:
-            weights_and_gold = inputs(sampler)
-            if mistakes_show(**weights_and_gold):
-                return weights_and_gold
-
-    return sampled
+def alignment_probe(name: str, inputs: Callable[[InputSampler], dict]) -> Probe:
+    return Probe(name, sampled_until(mistakes_show, inputs))
 
 
 def aligned(sampler: InputSampler, queries: int, keys: int) -> dict:
@@ -196,15 +188,13 @@ ALIGNMENT_ERROR_RATE = Exercise(
     axes={"weights": "query key", "gold": "query key"},
     probes=[
         Probe("each query finds a key of its own, but some links are missed", all_found),
-        Probe(
-            "more queries than keys",
-            until_mistakes_show(lambda sampler: aligned(sampler, sampler.integer(6, 9), sampler.integer(4, 5))),
+        alignment_probe(
+            "more queries than keys", lambda sampler: aligned(sampler, sampler.integer(6, 9), sampler.integer(4, 5))
         ),
-        Probe(
-            "more keys than queries",
-            until_mistakes_show(lambda sampler: aligned(sampler, sampler.integer(5, 7), sampler.integer(8, 10))),
+        alignment_probe(
+            "more keys than queries", lambda sampler: aligned(sampler, sampler.integer(5, 7), sampler.integer(8, 10))
         ),
-        Probe("a row whose highest weight occurs twice proposes one link", until_mistakes_show(aligned_with_ties)),
+        alignment_probe("a row whose highest weight occurs twice proposes one link", aligned_with_ties),
     ],
     properties=[
         Property("0 is best and 1 is worst", links_in_another_order, zero_is_best, best_and_worst),

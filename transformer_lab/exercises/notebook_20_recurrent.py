@@ -479,9 +479,8 @@ def scripted_inputs(sampler: InputSampler, lengths: tuple[int, ...], other_ids: 
     sayings, free = free[:5], free[5:]
     first, filler = free[-len(lengths) :], free[0]
     scripts, sources = {}, []
-    widths = sampler.order(len(lengths))
-    if widths[0] == 0:  # the first source must not be the shortest, or its mask would work for all the others, too
-        widths.reverse()
+    middle = len(lengths) // 2  # of four, the first is neither the shortest nor the longest: its mask fits no other
+    widths = [middle, *sampler.shuffled([width for width in range(len(lengths)) if width != middle])]
     for row, length in enumerate(lengths):
         said = [free[sampler.integer(0, len(free) - 1)] for _ in range(length)]
         if row == 0:

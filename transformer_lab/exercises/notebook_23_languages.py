@@ -7,7 +7,7 @@ from transformer_lab.electives.other_languages import chinese_bleu, split_chines
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.notebook_12_bleu import corpus_of, exceptions_of_unequal_numbers
 from transformer_lab.exercises.rules import equal_results, requirement
-from transformer_lab.exercises.sampling import InputSampler
+from transformer_lab.exercises.sampling import InputSampler, sampled_until
 
 CHARACTERS = "我你他她们今天明学校老师朋友喜欢吃买看书水果红花苹面包米饭去来说话中国人大小多少"
 NAMES = ("Tom", "Mary", "Python", "Berlin", "Linux", "Alice")
@@ -407,17 +407,14 @@ def never_silently_wrong(inputs, received):
     return None
 
 
+def rounding_shows(hypotheses: list[str], references: list[str]) -> bool:
+    """Return whether the checks would notice that the score was rounded to two decimals."""
+    score = chinese_bleu(hypotheses, references)
+    return abs(score - round(score, 2)) > 2e-3
+
+
 def bleu_probe(name: str, inputs: Callable[[InputSampler], dict]) -> Probe:
-    """Return a probe that samples its inputs again if the score hardly changes when it's rounded to two decimals."""
-
-    def sampled(sampler: InputSampler) -> dict:
-        while True:
-            corpus = inputs(sampler)
-            score = chinese_bleu(*corpus.values())
-            if abs(score - round(score, 2)) > 2e-3:
-                return corpus
-
-    return Probe(name, sampled)
+    return Probe(name, sampled_until(rounding_shows, inputs))
 
 
 CHINESE_BLEU = Exercise(

@@ -1,6 +1,7 @@
 """Random inputs for checks. They are the same on every machine and short enough to print."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,3 +49,19 @@ class InputSampler:
             name: self.numbers(*parameter.shape, low=-scale, high=scale)
             for name, parameter in module.named_parameters()
         }
+
+
+def sampled_until(
+    holds: Callable[..., bool], inputs: Callable[[InputSampler], dict[str, Any]]
+) -> Callable[[InputSampler], dict[str, Any]]:
+    """Return a function that samples the inputs of a check again until `holds(**inputs)` is true.
+
+    Use this if the case that a check covers can't be constructed but is common, so that a few tries are enough.
+    """
+
+    def sampled(sampler: InputSampler) -> dict[str, Any]:
+        while not holds(**(found := inputs(sampler))):
+            pass
+        return found
+
+    return sampled

@@ -55,7 +55,6 @@ from transformer_lab.training.steps import (
 )
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt, from malloc.h
-MIB = 2**20
 
 
 class DivergedError(InputError):
@@ -147,11 +146,11 @@ def reusing_freed_memory() -> Iterator[None]:
         yield
         return
     glibc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
-    glibc.mallopt(M_MMAP_THRESHOLD, 32 * MIB)  # the largest value that every version of glibc accepts
+    glibc.mallopt(M_MMAP_THRESHOLD, 32 * 2**20)  # the largest value that every version of glibc accepts
     try:
         yield
     finally:
-        glibc.mallopt(M_TRIM_THRESHOLD, 64 * MIB)  # glibc itself raises it to this value for blocks of 32 MiB
+        glibc.mallopt(M_TRIM_THRESHOLD, 64 * 2**20)  # glibc itself raises it to this value for blocks of 32 MiB
         glibc.malloc_trim(0)
 
 
