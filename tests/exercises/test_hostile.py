@@ -214,6 +214,20 @@ def test_right_numbers_of_an_odd_type_are_judged(dtype):
     assert report.passed == (dtype == ">f8"), str(report)
 
 
+@pytest.mark.parametrize("number", [float, np.float64, np.float16, np.longdouble, np.complex128, complex])
+def test_a_grader_judges_a_number_as_the_notebook_does(number):
+    exercise = exercises()["length_penalty"]
+
+    def penalty(length, alpha):
+        return number(((5 + length) / 6) ** alpha)
+
+    report = run_check(exercise, penalty)
+    assert report.passed == (number in (float, np.float64)), str(report)
+    seen = observe_all(exercise, penalty, 0)[0]
+    sent = {check: decode_observation(encode_observation(one), ()) for check, one in seen.items()}
+    assert judge(exercise, sent, 0, explained=False).score == report.score
+
+
 def clear(scores):
     scores[:] = 0
 
