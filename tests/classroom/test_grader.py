@@ -233,6 +233,24 @@ def test_a_worker_that_dies_costs_one_submission_and_nothing_is_left(course, ass
     assert str(folder) not in listed
 
 
+def test_if_a_worker_cannot_be_started_the_others_end(course, monkeypatch):
+    """If the system is out of processes, for example, the workers that did start must not outlive the error."""
+    start, started = subprocess.Popen, []
+
+    def only_once(*arguments, **options):
+        if started:
+            raise BlockingIOError("Resource temporarily unavailable")
+        started.append(start(*arguments, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", only_once)
+    grader = Grader(LIMITS, jobs=2, require_sandbox=False, course=course)
+    with pytest.raises(BlockingIOError), grader:
+        pass
+    assert started[0].returncode is not None
+    assert not grader.folder.exists()
+
+
 def _contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
 

@@ -78,19 +78,21 @@ class Grader:
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
-        self._temporary = temporary_folder()
-        self.folder = self._temporary.__enter__()
-        (self.folder / "matplotlib").mkdir()
-        for fonts in _font_lists():
-            shutil.copy(fonts, self.folder / "matplotlib")
-        self._workers = [_Worker(self._setup, self.folder, number) for number in range(self.jobs)]
+        with contextlib.ExitStack() as opened:
+            self.folder = opened.enter_context(temporary_folder())
+            (self.folder / "matplotlib").mkdir()
+            for fonts in _font_lists():
+                shutil.copy(fonts, self.folder / "matplotlib")
+            for number in range(self.jobs):
+                worker = _Worker(self._setup, self.folder, number)
+                opened.callback(worker.close)
+                self._workers.append(worker)
+            self._opened = opened.pop_all()  # without an exception, nothing is closed here
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.close()
         self._workers = []
-        self._temporary.__exit__(None, None, None)
+        self._opened.close()
 
     def grade(
         self,

@@ -265,5 +265,9 @@ def _is_informative(observed: Observation) -> bool:
     values = observed.value if isinstance(observed.value, tuple) else (observed.value,)
     arrays = [torch.as_tensor(value) for value in values if isinstance(value, Tensor | np.ndarray)]
     large = [array for array in arrays if array.numel() > 1]
-    is_varied = any(bool((array != array.flatten()[0]).any()) for array in large)
-    return observed.crash is None and (is_varied or not large)
+    return observed.crash is None and (not large or not all(map(_is_repeated, large)))
+
+
+def _is_repeated(array: Tensor) -> bool:
+    first = array.flatten()[0]
+    return bool(((array == first) | (array.isnan() & first.isnan())).all())
