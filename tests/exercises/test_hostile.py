@@ -259,6 +259,9 @@ def test_a_change_of_what_belongs_to_others_costs_points(name, change, words):
     report = check(name, changing)
     assert words in failed(report)
     assert 0 < report.score < 1
+    if not report.misconceptions:
+        start = "" if any(result.state == "failed" for result in report.checks[:-1]) else "All results are right, but "
+        assert f"{start}{words}" in " ".join(str(report).partition("The smallest input")[0].split())
 
 
 def test_drawing_random_numbers_is_allowed():

@@ -181,10 +181,22 @@ class _Search:
                 continue
             if not self._can_afford():
                 return None
-            if self._explains(both) and not (self._explains(first.wrong) or self._explains(second.wrong)):
+            if not self._explains(both) or self._explains(first.wrong) or self._explains(second.wrong):
+                continue
+            if all(self._is_evident(candidate.wrong, both) for candidate in (first, second)):
                 causes = [candidate.cause for candidate in sorted((first, second), key=self._importance)]
                 return Diagnosis(tuple(cause.slug for cause in causes), tuple(cause.says for cause in causes), "two")
         return None
+
+    def _is_evident(self, part: Wrong, both: Wrong) -> bool:
+        """Return whether some failed check shows the effect of `part` and agrees exactly with `both`.
+
+        A crash of the same type is not enough, because it can have many causes.
+        """
+        return any(
+            self.reference.is_symptom(part, check) and self._agreement(both, check) == "exactly"
+            for check in self.failed
+        )
 
     def _pairs_of_known(self) -> list[_Pair]:
         """Return all pairs, starting with the likely ones.

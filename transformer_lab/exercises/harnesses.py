@@ -208,8 +208,8 @@ def class_of_its_own(subject: Any) -> Any:
     """Return a copy of a class, so that data stored in the class doesn't carry over from one check to the next."""
     if not isinstance(subject, type):
         return subject
-    own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
-    return type(subject)(subject.__name__, (subject,), own)
+    stored = {name: part for name, part in vars(subject).items() if isinstance(part, dict) or hasattr(part, "append")}
+    return type(subject)(subject.__name__, (subject,), copy.deepcopy(stored))
 
 
 def outcome(function: Callable, *arguments: Any) -> dict[str, Any]:

@@ -89,6 +89,10 @@ def judge(
     score = max(0.0, earned - lost) / sum(probe.weight for probe in exercise.probes)
     diagnosis = diagnose(reference, observations, source) if explained else Diagnosis()
     blocks = _explanation(reference, verdicts, observations, diagnosis)
+    if changes and not diagnosis.says:
+        is_all_right = all(verdict.state == "passed" for verdict in verdicts)
+        start = "All results are right, but" if is_all_right else "The other failures may follow from this:"
+        blocks = [Heading("What happened"), f"{start} {results[-1].says}.", *blocks]
     blocks.append(f'`hint("{exercise.name}")` gives a hint.')
     slugs = diagnosis.slugs
     return Report(exercise.name, "failed", score, exercise.points, tuple(results), slugs, tuple(blocks), remarks)

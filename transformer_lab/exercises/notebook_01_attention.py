@@ -154,6 +154,19 @@ def padding_inputs(sampler: InputSampler) -> dict[str, Tensor]:
     return inputs | {"mask": (torch.arange(4) != hidden)[None, None, :]}  # (batch, 1, key)
 
 
+def high_score_inputs(sampler: InputSampler) -> dict[str, Tensor]:
+    """Hide a key whose score is higher by more than 1000, so that the softmax of all scores is 0 for the others."""
+    hidden = sampler.integer(0, 2)
+    inputs = {
+        "query": sampler.numbers(1, 2, 2, low=0.5, high=2),
+        "key": sampler.numbers(1, 3, 2),
+        "value": sampler.numbers(1, 3, 2),
+    }
+    inputs["query"][:, :, 1] = 100
+    inputs["key"][:, :, 1] = torch.where(torch.arange(3) == hidden, 20.0, 0.0)
+    return inputs | {"mask": (torch.arange(3) != hidden)[None, None, :]}  # (batch, 1, key)
+
+
 def low_score_inputs(sampler: InputSampler) -> dict[str, Tensor]:
     """Return inputs whose scores are all near -1250. The hidden score is even lower, but far above minus infinity."""
     hidden = sampler.integer(0, 3)
@@ -264,6 +277,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         ),
         Probe("a padding mask hides the key with the highest score", padding_inputs),
         Probe("a mask hides a key when all scores are far below zero", low_score_inputs),
+        Probe("a mask hides a key whose score is higher by more than 1000", high_score_inputs),
         Probe("a causal mask hides the future", causal_inputs),
         Probe(
             "dropout acts on the weights, and the returned weights are those from before dropout",

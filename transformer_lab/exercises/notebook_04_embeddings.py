@@ -11,7 +11,6 @@ from transformer_lab.exercises.harnesses import (
     call_in_evaluation,
     call_new_module,
     exception_of_call,
-    exception_of_construction,
     gradients,
     gradients_of_module,
     raised,
@@ -60,9 +59,17 @@ def right_pads_are_accepted(inputs, received):
     return f"`pad_id` {rejected[0]} raises a `ValueError`, but it's a valid token in a vocabulary of size {vocab_size}"
 
 
-def wrong_pad_is_refused(inputs, received):
-    vocab_size, _, pad_id = inputs["arguments"].values()
-    return refusal(received, f"Constructing the module with `pad_id` {pad_id} and a vocabulary of {vocab_size} tokens")
+def errors_of_wrong_pads(subject, arguments, pad_ids):
+    return {str(pad_id): raised(subject, *arguments.values(), pad_id) for pad_id in pad_ids}
+
+
+def wrong_pads_are_refused(inputs, received):
+    vocab_size, _ = inputs["arguments"].values()
+    remarks = [
+        refusal(error, f"Constructing the module with `pad_id` {pad_id} and a vocabulary of {vocab_size} tokens")
+        for pad_id, error in received.items()
+    ]
+    return next(filter(None, remarks), None)
 
 
 TOKEN_EMBEDDING = Exercise(
@@ -99,9 +106,12 @@ TOKEN_EMBEDDING = Exercise(
         ),
         Property(
             "tried: a `pad_id` outside the vocabulary",
-            lambda sampler: {"arguments": {"vocab_size": 5, "d_model": 4, "pad_id": sampler.integer(5, 9)}},
-            wrong_pad_is_refused,
-            exception_of_construction,
+            lambda sampler: {
+                "arguments": {"vocab_size": 5, "d_model": 4},
+                "pad_ids": [sampler.integer(6, 9), 5, -sampler.integer(1, 5)],
+            },
+            wrong_pads_are_refused,
+            errors_of_wrong_pads,
         ),
     ],
 )

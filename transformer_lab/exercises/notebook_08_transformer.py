@@ -11,7 +11,7 @@ from transformer_lab.exercises.harnesses import bare_transformer, build, gradien
 from transformer_lab.exercises.notebook_01_attention import without
 from transformer_lab.exercises.notebook_06_encoder import lively_weights
 from transformer_lab.exercises.rules import unless
-from transformer_lab.exercises.sampling import InputSampler
+from transformer_lab.exercises.sampling import InputSampler, sampled_until
 from transformer_lab.model import (
     Transformer,
     TransformerConfig,
@@ -379,6 +379,11 @@ def logits_of_words(subject, config, weights, source, target):
     return {"logits of real words": logits[real] if logits.shape[:2] == real.shape else logits}
 
 
+def logits_in_evaluation(subject, config, weights, source, target):
+    model = build(subject, {"config": TransformerConfig(**config)}, weights).eval()
+    return {"logits in evaluation mode": model(source, target)}
+
+
 def memory_of_words(subject, config, weights, source):
     model = build(subject, {"config": TransformerConfig(**config)}, weights)
     result = model.encode(source)
@@ -531,6 +536,7 @@ TRANSFORMER = Exercise(
         "source_mask": "batch 1 1 source",
         "memory of real words": "words d_model",
         "logits of real words": "words vocab",
+        "logits in evaluation mode": "batch target vocab",
     },
     builds_on=(
         "padding_mask",
@@ -557,6 +563,7 @@ TRANSFORMER = Exercise(
             lambda sampler: sentence_inputs(sampler, 4, 3, 2, padded=True, n_layers=2),
         ),
         Probe("pre-norm", partial(sentence_inputs, norm_first=True)),
+        Probe("evaluation mode", partial(sentence_inputs, dropout=0.5), logits_in_evaluation),
         Probe(
             "a different pad id, so token 0 is a real word",
             lambda sampler: sentence_inputs(sampler, 4, 4, 2, padded=True, pad_id=sampler.integer(3, 5)),
@@ -686,6 +693,12 @@ def layers_count_alike(inputs, received):
     return None if two > one else "an additional layer adds no parameters"
 
 
+def is_no_float(config: dict) -> bool:
+    """Return whether a float64 can't hold the number of parameters."""
+    count = count_parameters(TransformerConfig(**config))
+    return int(float(count)) != count
+
+
 COUNT_PARAMETERS = Exercise(
     answer=count_parameters,
     points=2,
@@ -702,7 +715,9 @@ COUNT_PARAMETERS = Exercise(
         Probe("what one more hidden feature adds", size_inputs, added_by_a_hidden_feature),
         Probe(
             "a vocabulary too large for any machine, by formula",
-            lambda sampler: size_inputs(sampler, source_vocab=10**14 + sampler.integer(1, 10**6)),
+            sampled_until(
+                is_no_float, lambda sampler: size_inputs(sampler, source_vocab=10**16 + sampler.integer(1, 10**6))
+            ),
         ),
     ],
     properties=[
