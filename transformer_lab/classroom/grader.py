@@ -87,7 +87,7 @@ class Grader:
                 worker = _Worker(self._setup, self.folder, number)
                 opened.callback(worker.close)
                 self._workers.append(worker)
-            self._opened = opened.pop_all()  # without an exception, nothing is closed here
+            self._opened = opened.pop_all()  # everything has started: close it later, in `__exit__`
         return self
 
     def __exit__(self, *_: object) -> None:

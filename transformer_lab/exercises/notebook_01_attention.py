@@ -155,7 +155,7 @@ def padding_inputs(sampler: InputSampler) -> dict[str, Tensor]:
 
 
 def high_score_inputs(sampler: InputSampler) -> dict[str, Tensor]:
-    """Hide a key whose score is higher by more than 1000, so that the softmax of all scores is 0 for the others."""
+    """Hide a key whose score exceeds the others so far that a softmax over all scores gives them a weight of 0."""
     hidden = sampler.integer(0, 2)
     inputs = {
         "query": sampler.numbers(1, 2, 2, low=0.5, high=2),
@@ -208,7 +208,8 @@ def attention_with_dropout(subject, query, key, value, keep):
         return weights * keep if weights.shape == keep.shape else weights
 
     result = subject(query, key, value, None, dropout)
-    return {"result": result, "shapes given to dropout": shapes}
+    output, weights = result if isinstance(result, list | tuple) and len(result) == 2 else (result, None)
+    return {"output": output, "weights": weights, "shapes given to dropout": shapes}
 
 
 def attention_gradients(subject, **inputs):
@@ -277,7 +278,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         ),
         Probe("a padding mask hides the key with the highest score", padding_inputs),
         Probe("a mask hides a key when all scores are far below zero", low_score_inputs),
-        Probe("a mask hides a key whose score is higher by more than 1000", high_score_inputs),
+        Probe("a mask hides a key whose score exceeds the others by more than 1000", high_score_inputs),
         Probe("a causal mask hides the future", causal_inputs),
         Probe(
             "dropout acts on the weights, and the returned weights are those from before dropout",

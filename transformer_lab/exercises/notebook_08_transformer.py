@@ -694,7 +694,7 @@ def layers_count_alike(inputs, received):
 
 
 def is_no_float(config: dict) -> bool:
-    """Return whether a float64 can't hold the number of parameters."""
+    """Return whether a float64 can't represent the number of parameters exactly."""
     count = count_parameters(TransformerConfig(**config))
     return int(float(count)) != count
 

@@ -209,7 +209,7 @@ def as_data(value: Any, depth: int = 0) -> Any:
             return NotData(f"an array of `{value.dtype.name}`")
         return np.array(value, value.dtype.newbyteorder("="))
     if isinstance(value, np.generic):
-        value = value.item()  # a Python number, if there is one of this kind
+        value = value.item()  # a Python number, if Python has a matching type
     if type(value) is int and abs(value) > sys.float_info.max:
         return NotData("an enormous number")  # it can't be compared with a `float`
     if value is None or type(value) in (bool, int, float, str):
