@@ -72,6 +72,19 @@ class AnyPad(TokenEmbedding):
         super().__init__(vocab_size, d_model, min(pad_id, vocab_size - 1))
 
 
+class NegativePad(TokenEmbedding):
+    def __init__(self, vocab_size, d_model, pad_id):
+        super().__init__(vocab_size, d_model, pad_id if pad_id >= 0 else pad_id + vocab_size)
+
+
+def masked_after_the_softmax(query, key, value, mask=None, dropout=None):
+    weights = (query @ key.mT / query.size(-1) ** 0.5).softmax(dim=-1)
+    if mask is not None:
+        weights = weights * mask
+        weights = weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+    return (weights if dropout is None else dropout(weights)) @ value, weights
+
+
 class WithoutNumbers(PositionalEncoding):
     def forward(self, x):
         if x.size(1) > self.encoding.size(0):
@@ -96,7 +109,14 @@ BROKEN = [
 LONG_SENTENCE = "a sentence longer than `max_length` doesn't silently get a wrong result"
 REMARKED = [
     ("PositionalEncoding", LONG_SENTENCE, WithoutNumbers, "doesn't name both numbers"),
+    (
+        "scaled_dot_product_attention",
+        "tried: a hidden key whose score exceeds the others by more than 1000",
+        masked_after_the_softmax,
+        "Your softmax includes the scores of hidden keys",
+    ),
     ("TokenEmbedding", "tried: a `pad_id` outside the vocabulary", AnyPad, "raises nothing"),
+    ("TokenEmbedding", "tried: a `pad_id` outside the vocabulary", NegativePad, "with `pad_id` -"),
     ("train_step", "gradients left over from before the first step", gradients_left, "Gradients left over from before"),
 ]
 

@@ -261,6 +261,18 @@ def no_nan_where_nothing_is_allowed(result: str, expected: Callable[[dict], Tens
     return rule
 
 
+def visible_weights_remain(inputs, received):
+    """Return a remark if the hidden key took everything in the softmax before its weight was set to 0."""
+    weights, visible = received[1], inputs["mask"][0, 0]
+    if (weights[..., ~visible] != 0).any() or (weights[..., visible].sum(dim=-1) > 0.5).all():
+        return None
+    return Remark(
+        "Your softmax includes the scores of hidden keys. If one of them exceeds the others by a lot, here by more "
+        "than 1000, the weights of all other keys become 0, and you can't rescale them. That's accepted. If you mask "
+        "the scores (section 3.2.3), it can't happen."
+    )
+
+
 SCALED_DOT_PRODUCT_ATTENTION = Exercise(
     answer=scaled_dot_product_attention,
     points=3,
@@ -278,7 +290,6 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         ),
         Probe("a padding mask hides the key with the highest score", padding_inputs),
         Probe("a mask hides a key when all scores are far below zero", low_score_inputs),
-        Probe("a mask hides a key whose score exceeds the others by more than 1000", high_score_inputs),
         Probe("a causal mask hides the future", causal_inputs),
         Probe(
             "dropout acts on the weights, and the returned weights are those from before dropout",
@@ -298,6 +309,11 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
             nothing_allowed(lambda sampler: attention_inputs(sampler, (1,), 2, 3, 4, 2), 1),
             no_nan_where_nothing_is_allowed("weights", lambda inputs: scaled_dot_product_attention(**inputs)[1]),
             masked_attention_with_gradients,
+        ),
+        Property(
+            "tried: a hidden key whose score exceeds the others by more than 1000",
+            high_score_inputs,
+            visible_weights_remain,
         ),
     ],
 )
