@@ -261,10 +261,16 @@ def no_nan_where_nothing_is_allowed(result: str, expected: Callable[[dict], Tens
     return rule
 
 
+def weights_with_and_without_a_high_score(subject, query, key, value, mask):
+    results = {"high score": subject(query, key, value, mask), "zero": subject(query, key * mask.mT, value, mask)}
+    return {name: result[1] if isinstance(result, list | tuple) else None for name, result in results.items()}
+
+
 def visible_weights_remain(inputs, received):
-    """Return a remark if the hidden key took everything in the softmax before its weight was set to 0."""
-    weights, visible = received[1], inputs["mask"][0, 0]
-    if (weights[..., ~visible] != 0).any() or (weights[..., visible].sum(dim=-1) > 0.5).all():
+    """Return a remark if the weights of visible keys vanish only because of a hidden key's high score."""
+    visible = inputs["mask"][0, 0]
+    totals = [weights[..., visible].sum(dim=-1) for weights in received.values() if isinstance(weights, Tensor)]
+    if len(totals) < 2 or (totals[0] > 0.5).all() or not torch.allclose(totals[1], torch.ones_like(totals[1])):
         return None
     return Remark(
         "Your softmax includes the scores of hidden keys. If one of them exceeds the others by a lot, here by more "
@@ -314,6 +320,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
             "tried: a hidden key whose score exceeds the others by more than 1000",
             high_score_inputs,
             visible_weights_remain,
+            weights_with_and_without_a_high_score,
         ),
     ],
 )
