@@ -189,14 +189,16 @@ class _Search:
         return None
 
     def _is_evident(self, part: Wrong, both: Wrong) -> bool:
-        """Return whether some failed check shows the effect of `part` and agrees exactly with `both`.
+        """Return whether a failed check shows the effect of `part` and is evidence for `both`.
 
-        A crash of the same type is not enough, because it can have many causes.
+        A `RuntimeError` with a different message is no evidence, because torch raises it for almost everything.
         """
-        return any(
-            self.reference.is_symptom(part, check) and self._agreement(both, check) == "exactly"
-            for check in self.failed
-        )
+
+        def is_evidence(check: Check) -> bool:
+            crash = self.reference.of(both, check).crash
+            return crash is None or crash.type != "RuntimeError" or self._agreement(both, check) == "exactly"
+
+        return any(self.reference.is_symptom(part, check) and is_evidence(check) for check in self.failed)
 
     def _pairs_of_known(self) -> list[_Pair]:
         """Return all pairs, starting with the likely ones.
