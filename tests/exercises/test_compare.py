@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from transformer_lab.exercises.comparison import compare, format_number, short, short_and_apart
+from transformer_lab.exercises.diagnosis import _is_informative
+from transformer_lab.exercises.observation import Observation
 
 
 @pytest.mark.parametrize(
@@ -107,3 +109,21 @@ def test_values_are_cut_off():
     assert short(list(range(1000))).endswith(" …")
     assert len(short("x" * 1000)) <= 200
     assert short({"a": (1, 2.5, None)}) == "{'a': (1, 2.5, None)}"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_informative"),
+    [
+        (torch.tensor([0.0, 1.0]), True),
+        (torch.tensor([float("nan"), 1.0]), True),
+        (torch.zeros(2, 3), False),
+        (torch.full((2, 3), float("nan")), False),
+        ((torch.zeros(2), torch.tensor([1, 2])), True),
+        ((torch.zeros(2), np.full(3, np.nan)), False),
+        (np.array([True, False]), True),
+        (3.5, True),
+    ],
+)
+def test_one_number_everywhere_tells_little(value, is_informative):
+    """Many mistakes lead to zeros or NaN everywhere, so that can't show which one was made."""
+    assert _is_informative(Observation(value)) == is_informative
