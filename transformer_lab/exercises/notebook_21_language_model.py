@@ -1,6 +1,7 @@
 """Notebook 21, a language model: split text into windows, compute the loss, filter the logits, and sample text."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -18,7 +19,7 @@ from transformer_lab.electives.table_language_model import CountingLanguageModel
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.harnesses import build, gradients, likely_tokens, modes_afterwards, raised
 from transformer_lab.exercises.rules import mode_is_restored, remark_unless_refused, requirement
-from transformer_lab.exercises.sampling import InputSampler
+from transformer_lab.exercises.sampling import InputSampler, sampled_until
 
 # --- next_token_pairs -------------------------------------------------------------------------------------------------
 
@@ -265,19 +266,29 @@ leaves_logits_alone = partial(
 )
 
 
+def ranks_show(logits: Tensor, k: int) -> bool:
+    """Return whether the checks would notice that the order of the tokens was taken for their ranks."""
+    order = logits.argsort(dim=-1, descending=True)
+    return bool(((order < k) != (order.argsort(dim=-1) < k)).any())
+
+
+def top_k_probe(name: str, inputs: Callable[[InputSampler], dict]) -> Probe:
+    return Probe(name, sampled_until(ranks_show, inputs))
+
+
 TOP_K_FILTER = Exercise(
     answer=top_k_filter,
     points=1,
     minutes=10,
     axes={"logits": "batch vocab", "output": "batch vocab"},
     probes=[
-        Probe("one row of logits", some_of_a_row),
-        Probe(
+        top_k_probe("one row of logits", some_of_a_row),
+        top_k_probe(
             "the likeliest token alone",
             lambda sampler: {"logits": distinct_logits(sampler, sampler.integer(4, 7)), "k": 1},
         ),
-        Probe("several rows", lambda sampler: some_of_a_row(sampler, 3)),
-        Probe("more than one axis before the vocabulary", lambda sampler: some_of_a_row(sampler, 2, 3)),
+        top_k_probe("several rows", lambda sampler: some_of_a_row(sampler, 3)),
+        top_k_probe("more than one axis before the vocabulary", lambda sampler: some_of_a_row(sampler, 2, 3)),
     ],
     properties=[
         keeps_every_token(

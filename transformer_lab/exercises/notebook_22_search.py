@@ -410,7 +410,7 @@ def heads_and_scores(sampler: InputSampler) -> dict:
             apart = all(abs(one - other) > 0.01 for one, other in combinations(found, 2))
             variances = sides.rank().var()
             spread_apart = abs(variances["x"] / variances["y"] - 1) > 0.01
-            if apart and spread_apart and abs(found[0]) > 0.1 and max(map(abs, found)) < 0.95:
+            if apart and spread_apart and found[0] > 0.1 and max(map(abs, found)) < 0.95:
                 return {"x": heads, "y": y}
 
 
