@@ -191,7 +191,7 @@ class _Search:
     def _is_evident(self, part: Wrong, both: Wrong) -> bool:
         """Return whether a failed check shows the effect of `part` and is evidence for `both`.
 
-        A `RuntimeError` with a different message is no evidence, because torch raises it for almost everything.
+        A `RuntimeError` with a different message doesn't count, because torch raises it for almost everything.
         """
 
         def is_evidence(check: Check) -> bool:
