@@ -1,7 +1,6 @@
 """Explain what went wrong in one check, in words, tables, and boxes."""
 
 import inspect
-import re
 from itertools import combinations
 from typing import Any
 
@@ -17,37 +16,13 @@ from transformer_lab.exercises.comparison import (
     to_double,
     wrong_positions,
 )
+from transformer_lab.exercises.exception_meanings import meaning
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.observation import Crash, same_data, with_article
 from transformer_lab.exercises.report import Block, Code, Rows, Shapes, SideBySide, Table
 from transformer_lab.exercises.time_limit import SECONDS
 
 MOST_ROWS, MOST_COLUMNS = 4, 8  # limits for a table
-
-# Explanations of the most common exceptions here: a pattern for "Type: message", and a sentence.
-_MEANINGS = {
-    r"missing \d+ required|takes .* positional arguments? but|unexpected keyword": "The check calls it as "
-    "`{signature}`.",
-    r"before Module\.__init__\(\) call": "The first line of `__init__` has to be `super().__init__()`.",
-    r'missing the required "forward"': "The class has no method `forward`: check its spelling and its indentation.",
-    r"call numpy\(\) on Tensor that requires grad": "NumPy doesn't record gradients: use torch instead.",
-    r"leaf Variable that requires grad": "This would change the input in place: compute a new tensor instead.",
-    r"view size is not compatible": "`view` works only if the numbers are in memory in the order of the axes, "
-    "and `transpose` has changed that order: use `reshape`, which copies them if it has to.",
-    r"to have the same dtype|expected scalar type": "The inputs are float64 here, but another tensor isn't: create "
-    "tensors with the dtype of the inputs.",
-    r"cannot be multiplied|for batch1 to be|size mismatch": "In a matrix product, the last axis of the first factor "
-    "has to be as long as the second-to-last axis of the second.",
-    r"must match the size of tensor b|could not be broadcast": "Axes are aligned from the right: the two sizes of each "
-    "pair have to be equal, unless one of them is 1.",
-    r"operator, with a bool tensor is not supported": "To invert a boolean mask, write `~mask`.",
-    r"only implemented on integer and Boolean|not implemented for '(?:Float|Double)'": "In this course, masks are "
-    "boolean.",
-    r"^RecursionError": "It never stops calling itself.",
-    r"^NameError: name '(\w+)' is not defined": "Did you run the cell that defines or imports `{0}`?",
-    r"^SystemExit|^KeyboardInterrupt": "It tried to end the program.",
-    r"^NotImplementedError: ?$": "Part of it isn't written yet: the line that raises this exception is still there.",
-}
 
 _CHANGES = {
     "seed": "it set a global random seed, so every caller gets the same random numbers each time",
@@ -97,13 +72,9 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
         return blocks
     text = f"{crash.type}: {crash.message}"
     blocks.append(Code(text if crash.message else crash.type))
-    # If it was a different function that was called with the wrong arguments, this signature doesn't help.
     is_own_call = crash.line is None or f"{exercise.name}." in text or f"{exercise.name}(" in text
-    for pattern, meaning in _MEANINGS.items():
-        match = re.search(pattern, text)
-        if match and (is_own_call or "{signature}" not in meaning):
-            return [*blocks, meaning.format(*match.groups(), signature=signature(exercise))]
-    return blocks
+    says = meaning(text, signature(exercise), is_own_call)
+    return [*blocks, says] if says else blocks
 
 
 def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
