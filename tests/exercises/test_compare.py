@@ -77,7 +77,8 @@ def test_what_is_odd_but_right_is_remarked_upon():
     assert one(1.0, np.ones(()))[0] == []
     assert one([[1, 2], [3]], ([1, 2], [3]))[0] == []
     assert len(set(one([1.0, 2.0], [torch.tensor(1.0), torch.tensor(2.0)])[1])) == 1
-    assert one(3, 3.0) == ([], [])
+    assert one(3.0, 3) == ([], [])
+    assert "expected an int" in one(3, 3.0)[1][0]
 
 
 def test_infinity_equals_infinity():

@@ -130,6 +130,8 @@ def _compared_scalars(expected: Number, received: Any, where: str, tolerance: fl
         yield Difference(where, kind, f"`{where}` differs", expected, received)
     elif is_array or isinstance(expected, bool) != isinstance(received, bool):
         yield _remark_on_type(expected, received, where)
+    elif isinstance(expected, int) and isinstance(received, float):
+        yield f"`{where}` is a float; expected an int, which stays exact even if it's large."
 
 
 def _compared_arrays(expected: Tensor | np.ndarray, received: Any, where: str, tolerance: float) -> _Results:

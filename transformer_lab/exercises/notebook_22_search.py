@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, combinations
-from statistics import mean, median
+from statistics import mean, median, median_high, median_low
 
 from transformer_lab.electives.search_by_hand import random_search
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
@@ -80,7 +80,7 @@ def hidden_mistakes(curves, startup: int, warmup: int, tie: bool) -> int:
     settings |= {(startup, warmup + 1), (startup, max(warmup - 1, 0)), (startup, 0)}
     mistaken = [
         *[rule(*setting) for setting in settings - {(startup, warmup)}],
-        *[rule(startup, warmup, middle=middle) for middle in (mean, min, max)],
+        *[rule(startup, warmup, middle=middle) for middle in (mean, min, max, median_low, median_high)],
         rule(startup, warmup, kept=True),
         rule(startup, warmup, below=float.__gt__),
         rule(startup, warmup, at=-1),
