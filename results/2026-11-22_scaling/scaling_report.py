@@ -393,7 +393,7 @@ def about_decoding(decoding: Mapping[str, Any]) -> str:
             share = quadratic * longest**2 / (constant + linear * longest + quadratic * longest**2)
             polynomial = (
                 f"{1000 * constant:.1f} ms {1000 * linear:+.2f} ms · n {1e6 * quadratic:+.2f} µs · n², "
-                f"where the last term is {100 * share:.0f} % of the total at {longest} tokens; "
+                f"where the last term is {100 * share:.0f}% of the total at {longest} tokens; "
             )
         sentences.append(f"- {name}: {polynomial}from {above} to {longest} tokens, the time grows as n^{power:.2f}")
     fits = "\n".join(["Results (the polynomials minimize relative error):\n", *sentences, ""]) if sentences else ""
@@ -425,7 +425,7 @@ def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
                     f"{1000 * cost.seconds(n):.2f}",
                     f"{1000 * cost.exchange(n):.2f}",
                     f"{cost.speed_up(n):.2f}",
-                    f"{100 * cost.speed_up(n) / n:.0f} %",
+                    f"{100 * cost.speed_up(n) / n:.0f}%",
                 )
                 for n in PLANNED
             ]

@@ -47,7 +47,7 @@ def handed_in(notebook: Any, path: str = "work.ipynb") -> Assembled:
     for name in exercises:
         check = cells[f"check-{name}"]
         assert check.source == f"check({name})"
-        assert [output.text for output in check.outputs] == [f"handed in: {name}\n"]
+        assert [output.text for output in check.outputs] == [f"submitted: {name}\n"]
         assert check.execution_count
         assert check.metadata == {"transformer_lab": {"check": name}, "tags": ["nbval-check-output"]}
         assert cells[f"exercise-{name}"].metadata.transformer_lab["exercise"] == name
@@ -129,7 +129,7 @@ def test_nothing_but_sources_is_taken_over():
             cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "✓ passed, 3 of 3 points"}]
             cell["execution_count"] = 99
     for name in EXERCISES:
-        cell_of(notebook, f"check-{name}")["source"] = f"print('handed in: {name}')"
+        cell_of(notebook, f"check-{name}")["source"] = f"print('submitted: {name}')"
     cell_of(notebook, "attention-2")["source"] += "\ncheck = print\nimport os\nos._exit(0)"
     assembled = handed_in(notebook)
     assert assembled.notebook == handed_in(solved()).notebook

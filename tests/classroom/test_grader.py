@@ -46,7 +46,7 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
     """No submission affects another, whether they run one after the other or two at a time."""
     right = ANSWERS["causal_mask"]
     before = _answers()
-    forge = "print('handed in: causal_mask')\ncheck = lambda f: print('passed')\ncausal_mask = 1"
+    forge = "print('submitted: causal_mask')\ncheck = lambda f: print('passed')\ncausal_mask = 1"
     swallow = "import time\nwhile True:\n    try: time.sleep(9)\n    except BaseException: pass"
     handed_in = {
         "right": ({}, "passed"),

@@ -72,7 +72,7 @@ def test_the_measure_finds_an_answer_where_it_is():
 
 @pytest.mark.parametrize("number", notebooks())
 def test_no_answer_is_left_in_the_package(stubbed, number):
-    """No file still contains 60 % or more of a function body, no matter how it is formatted.
+    """No file still contains 60% or more of a function body, no matter how it is formatted.
 
     Earlier notebooks' answers stay: a student who writes a decoder may read the encoder or inherit from it.
     """
@@ -232,8 +232,8 @@ class Liar:
         ((Liar(),), "check: expected an exercise"),
         ((), "check: expected an exercise"),
         ((1, 2, 3), "check: expected an exercise"),
-        (("softmax", print), "handed in: softmax"),
-        ((print, "softmax"), "handed in: softmax"),
+        (("softmax", print), "submitted: softmax"),
+        ((print, "softmax"), "submitted: softmax"),
     ],
 )
 def test_check_never_raises(capsys, arguments, says):
@@ -248,4 +248,4 @@ def test_check_finds_the_name_that_holds_a_lambda(capsys, monkeypatch):
     subject = lambda scores: scores  # noqa: E731
     monkeypatch.setattr(sys.modules["__main__"], "softmax", subject, raising=False)
     inert_exercises.check(subject)
-    assert capsys.readouterr().out == "handed in: softmax\n"
+    assert capsys.readouterr().out == "submitted: softmax\n"

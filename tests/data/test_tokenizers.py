@@ -326,7 +326,7 @@ def test_spacy_restores_real_sentences(multi30k):
     encoded = tokenizer.encode_targets(english)
     known = [(ids, sentence) for ids, sentence in zip(encoded, english, strict=True) if tokenizer.unk_id not in ids]
     right = sum(tokenizer.decode(ids) == sentence for ids, sentence in known)
-    assert right >= 0.98 * len(known)  # measured: 99.8 %; the rest are typos in the corpus, such as "walkway,, some"
+    assert right >= 0.98 * len(known)  # measured: 99.8%; the rest are typos in the corpus, such as "walkway,, some"
 
 
 def test_spacy_joins_chinese_without_spaces():

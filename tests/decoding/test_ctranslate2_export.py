@@ -120,7 +120,7 @@ def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]
 
 
 def test_greedy_gives_the_same_translations(pretrained, service, test2016, greedy_share):
-    """If two tokens are equally likely up to rounding, either one may win, so 1 % of the sentences may differ."""
+    """If two tokens are equally likely up to rounding, either one may win, so 1% of the sentences may differ."""
     ids, _ = translate_as_a_service(service, test2016[0], 1)
     assert greedy_share(test2016[0], ids) >= 0.99
 

@@ -24,7 +24,7 @@ from transformer_lab.plots.recurrent_plots import (
 
 
 def test_the_four_models_differ_only_in_what_is_compared():
-    """All four models have the same tokens, batches, and updates, and nearly equal parameter counts (within 10 %)."""
+    """All four models have the same tokens, batches, and updates, and nearly equal parameter counts (within 10%)."""
     lined_up = {one.name: one for one in contenders(full_preset(3), 192, 2e-3)}
     assert list(lined_up) == [ATTENTION, FIXED, UNUSED, TRANSFORMER]
     own = {"d_model", "n_layers", "peak_rate", "attention"}

@@ -24,7 +24,7 @@ def test_a_single_token_does_not_give_the_label_away():
     assert labels.float().mean().item() == pytest.approx(0.5, abs=0.02)
     for token in (3, 7):
         occurs = (tokens == token).any(dim=1)
-        assert 0.4 < labels[occurs].float().mean().item() < 0.6  # the other token occurs in 46 % of the sequences
+        assert 0.4 < labels[occurs].float().mean().item() < 0.6  # the other token occurs in 46% of the sequences
 
 
 def test_the_learning_rate_decides_and_a_run_is_repeatable():

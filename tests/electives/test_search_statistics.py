@@ -39,8 +39,8 @@ def test_the_interval_by_hand():
 def test_the_interval_contains_the_truth_as_often_as_it_promises(truth, confidence):
     """For normal x and y with Pearson correlation r, the true rank correlation is 6/π arcsin(r/2) (Pearson 1907).
 
-    With 1,000 searches, the coverage has a standard error of 0.7 % at 95 %, and of 1.3 % at 80 %. The formula is an
-    approximation: Bonett and Wright report coverages that are off by up to about 2 %.
+    With 1,000 searches, the coverage has a standard error of 0.7% at 95%, and of 1.3% at 80%. The formula is an
+    approximation: Bonett and Wright report coverages that are off by up to about 2%.
     """
     rng = np.random.default_rng(7)
     straight = 2 * math.sin(math.pi * truth / 6)

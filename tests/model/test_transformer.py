@@ -264,7 +264,7 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xav
     ours = embedding(tokens).std().item()
     nn.init.xavier_uniform_(embedding.embedding.weight)
     xavier = embedding(tokens).std().item()
-    # Each is a mean over 10^6 entries, so a tolerance of 1 % is far more than random variation needs.
+    # Each is a mean over 10^6 entries, so a tolerance of 1% is far more than random variation needs.
     assert (positions, ours, xavier) == pytest.approx((0.55, 1.0, xavier_deviation), abs=0.01)
     shares = [deviation**2 / (deviation**2 + positions**2) for deviation in (ours, xavier)]
     assert shares == pytest.approx([0.77, xavier_share], abs=0.01)
@@ -279,7 +279,7 @@ def test_first_values(tie):
     embeddings = [model.source_embedding.embedding.weight, model.target_embedding.embedding.weight]
     for weight in embeddings:
         assert (weight[PAD] == 0).all()
-        assert weight.std().item() == pytest.approx(d_model**-0.5, rel=0.02)  # 128,000 entries: 0.2 % random variation
+        assert weight.std().item() == pytest.approx(d_model**-0.5, rel=0.02)  # 128,000 entries: 0.2% random variation
         assert weight.abs().max() > 3 * d_model**-0.5  # a normal distribution, not a uniform one
         assert weight.is_leaf
         assert weight.requires_grad

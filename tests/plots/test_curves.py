@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots import LiveCurve, compare_trainings, plot_training
+from transformer_lab.plots import LiveCurve, compare_runs, plot_training
 
 RECORDS = [
     {"kind": "step", "step": 1, "epoch": 1, "loss": 8.0, "rate": 0.001},
@@ -63,7 +63,7 @@ TIMED = [record | {"seconds": 60.0 * record["epoch"]} for record in RECORDS if r
 def test_runs_side_by_side_share_their_axes(cut_off):
     """Each run has its own color, line style, and marker in the shared axes, and the alt text describes each run."""
     yours = [TIMED[0] | {"validation_loss": 4.5, "seconds": 6.0}]
-    figure = compare_trainings({"recorded": [*RECORDS[:2], *TIMED], "yours": yours, "not begun": []})
+    figure = compare_runs({"recorded": [*RECORDS[:2], *TIMED], "yours": yours, "not begun": []})
     loss, bleu, minutes = figure.axes
     assert lines(loss) == {"recorded": [(1, 5.5), (2, 3.5)], "yours": [(1, 4.5)], "not begun": []}
     assert lines(bleu) == {"recorded": [(2, 31.5)], "yours": [], "not begun": []}

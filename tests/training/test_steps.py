@@ -140,7 +140,7 @@ def test_bfloat16_products_give_nearly_the_same_loss():
         for model, precision in ((tiny_model(), torch.float32), (tiny_model(), torch.bfloat16))
     ]
     assert losses[0] != losses[1]
-    assert losses[1] == pytest.approx(losses[0], rel=0.01)  # bfloat16 has 8 bits: 0.4 % per number
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)  # bfloat16 has 8 bits: 0.4% per number
 
 
 def test_precision_is_what_the_preset_says():

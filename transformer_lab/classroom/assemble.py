@@ -23,7 +23,8 @@ from transformer_lab.plural import plural
 
 MAX_CELLS = 2_000
 MAX_CHARACTERS = 400_000  # in all code cells together; parsing this much takes seconds
-MIN_MATCHES = 8  # IDs or cells that must match if there are no answers, because notebooks share some headings
+# Without an answer, this many IDs and cells must match. A few prove nothing, because notebooks share some headings.
+MIN_MATCHES = 8
 SKIP = "nbval-skip"
 
 _NBVAL_MARKER = re.compile("NBVAL_|PYTEST_VALIDATE_")  # comments that control nbval start like this
@@ -48,11 +49,11 @@ class _Cell:
     source: str
     is_code: bool
     id: str
-    grade_id: str  # the ID in the metadata of nbgrader
+    grade_id: str  # the ID in nbgrader's metadata
     exercise: str | None  # from its ID or metadata; may belong to a different notebook until `_locate` runs
     position: int | None = None  # its position in the course notebook if it is a course cell, even an edited one
     is_edited: bool = False  # whether it is a course cell whose source has changed
-    defines: frozenset[str] = frozenset()  # exercises of the notebook
+    defines: frozenset[str] = frozenset()  # the notebook's exercises that this cell defines
 
     @property
     def names(self) -> Names:
@@ -63,7 +64,7 @@ class _Cell:
 
 
 class _CourseNotebook:
-    """A notebook of the course, with an index of its cells."""
+    """A course notebook, with an index of its cells."""
 
     def __init__(self, course: Course, name: str) -> None:
         self.name = name
@@ -224,7 +225,8 @@ class _Plan:
         self.cells, self.original, self.remarks = cells, original, remarks
         self.answers: dict[str, _Cell] = {}  # maps each exercise to the cell that counts
         self.homes: dict[_Cell, str] = {}  # maps each answer to the exercise at whose position it is inserted
-        self.added: defaultdict[int, list[_Cell]] = defaultdict(list)  # keyed by the position of the cell after them
+        # Maps the position of a course cell to the student's cells that are inserted before it.
+        self.added: defaultdict[int, list[_Cell]] = defaultdict(list)
         self._remark_on_other_notebooks()
         for cell in cells:
             self._locate(cell)
@@ -403,7 +405,7 @@ class _Plan:
             check = _code(f"check({exercise})", cell.id, {"check": exercise})
             check.metadata["tags"] = [COMPARE_OUTPUT]
             check.execution_count = 1
-            printed = f"handed in: {exercise}\n"  # by `check` in the stubbed package
+            printed = f"submitted: {exercise}\n"  # by `check` in the stubbed package
             check.outputs = [from_dict({"output_type": "stream", "name": "stdout", "text": printed})]
             return check
         exercise = exercise_of(cell)

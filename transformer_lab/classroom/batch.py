@@ -59,7 +59,7 @@ class Grading(Protocol):
     ) -> Iterator[SubmissionResult]: ...
 
 
-OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # given the secret seed of a run
+OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # takes a run's secret seed and opens a grader
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         lock = os.open(out / ".grading", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    with open(lock, "rb"):  # closes it at the end
+    with open(lock, "rb"):  # closing the file releases the lock
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a forked worker does not inherit this kind of lock
         except OSError:
@@ -328,8 +328,8 @@ def _grade_all(
     """Yield a result for each submission, even if some of them crash the grader.
 
     Students take turns: everyone's first file is started before anyone's second file. That way, a student with many
-    files doesn't delay the others. A file waits until its student has time left even if all of the student's running
-    files reach their limit. Otherwise, more parallel jobs would mean more time for a student.
+    files doesn't delay the others. A file waits as long as its student's running files could still use up all of
+    the student's time. Otherwise, more parallel jobs would mean more time for a student.
     """
     waiting = _in_turn(todo)
     seconds_spent: Counter[str] = Counter()  # per student
@@ -353,7 +353,7 @@ def _grade_all(
                 running[key] = replace(notebook, digest=digest)
                 yield running[key]
 
-    while waiting:  # again whenever all files that were left had to wait for their students' running files
+    while waiting:  # repeat if every remaining file had to wait until its student's running files finished
         notebooks = assembled()
         for result in grader.grade(notebooks, only, while_waiting) if grader else ():
             seconds_spent[result.student] += result.seconds

@@ -32,7 +32,7 @@ def check(*arguments: Any, as_: Any = None) -> None:
     if as_ is not None:  # this cell demonstrates a common mistake
         return
     name = _name_of(arguments, vars(sys.modules.get("__main__", sys)))
-    print(f"handed in: {name}" if name else "check: expected an exercise, for example `check(softmax)`")
+    print(f"submitted: {name}" if name else "check: expected an exercise, for example `check(softmax)`")
 
 
 def _name_of(arguments: tuple[Any, ...], names: dict[str, Any]) -> str:

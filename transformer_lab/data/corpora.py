@@ -44,7 +44,7 @@ MULTI30K_SHA256 = {
 
 VALIDATION_NAMES = ("val", "valid", "validation", "dev")
 CAMPAIGN_SET = re.compile(r".+\.((?:dev|tst)\w*)\.(\w+-\w+)\.(\w+)\.xml")  # IWSLT17.TED.tst2010.en-de.de.xml
-HELD_OUT = 1000  # size of the validation set and of the test set; each has at most 5 % of a table
+HELD_OUT = 1000  # size of the validation set and of the test set; each has at most 5% of a table
 LANGUAGE_NAMES = {"de": "german", "en": "english", "es": "spanish", "fr": "french", "it": "italian", "zh": "chinese"}
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def load_corpus(
     - a table with one sentence pair per line: `.csv`, or tab-separated with any other extension. By default, the first
       column is the source. A header line (`de` and `en`, or `German words` and `English words`) can show the opposite
       order. ManyThings.org attributions in the third column show that English comes first. Other columns are ignored.
-      The validation and test sets have 1,000 pairs each, or 5 % of a small table. No sentence is in two sets, even with
+      The validation and test sets have 1,000 pairs each, or 5% of a small table. No sentence is in two sets, even with
       different punctuation or capitalization.
 
     If a folder or table is not found as given, it is looked up in `data_dir` or `TRANSFORMER_LAB_DATA`.

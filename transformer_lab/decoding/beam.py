@@ -24,7 +24,7 @@ def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float
     or `max_length` is reached, the one with the highest log-probability divided by `length_penalty` is the answer.
 
     Args:
-        model: A `Transformer` in any mode. It runs in evaluation mode, and its own mode is restored afterwards.
+        model: A `Transformer` in any mode. It runs in evaluation mode, and its own mode is restored afterward.
         source: `(batch, source)`, integers, padded on the right.
         beam_size: Number of hypotheses kept per sentence; may exceed the vocabulary size. 1 is greedy decoding.
         alpha: Exponent of the length penalty. The paper uses 0.6.

@@ -32,7 +32,7 @@ def greedy_decode(model: Transformer, source: Tensor, max_length: int) -> list[l
     """Translate a batch greedily: append the most probable next token until every sentence has ended.
 
     Args:
-        model: A `Transformer` in any mode. It runs in evaluation mode, and its own mode is restored afterwards.
+        model: A `Transformer` in any mode. It runs in evaluation mode, and its own mode is restored afterward.
         source: `(batch, source)`, integers, padded on the right.
         max_length: Maximum number of generated tokens per sentence. Bos does not count; eos does.
 

@@ -55,7 +55,7 @@ def in_target_language(sentences: Sequence[str], source: str, target: str) -> li
 
     A sentence is reported if it has more than twice as many function words from the target language as from the source
     language. A sentence of fewer than four words must also have at least two function words from the target language.
-    On Multi30k's three test sets, this reports none of the 2,461 German sentences and 99.8 % of the English sentences
+    On Multi30k's three test sets, this reports none of the 2,461 German sentences and 99.8% of the English sentences
     with five or more words. If either language has no list of function words, nothing is reported.
     """
     if not {source, target} <= FUNCTION_WORDS.keys():

@@ -40,8 +40,8 @@ class AdditiveAttention(nn.Module):
         Args:
             query: `(batch, query, d_query)`. A decoder passes one state at a time.
             memory: `(batch, key, d_memory)`.
-            mask: Boolean, broadcasts to `(batch, query, key)`; True means "may attend". A query that may not attend to
-                anything gets weights of zero.
+            mask: Boolean, broadcasts to `(batch, query, key)`; True means "may attend". A query that is not allowed
+                to attend to anything gets weights of zero.
             keys: The result of `project(memory)`, if the caller has it already.
 
         Returns:
@@ -118,7 +118,7 @@ class RecurrentEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Tensor) -> Tensor:
-        """Encode a batch. A word's states do not depend on how far its sentence is padded.
+        """Encode a batch. A word's states do not depend on how much padding follows its sentence.
 
         The batch may be padded beyond its longest sentence; the memory is then as long as the batch. Dropout is applied
         to the embeddings and to the memory.

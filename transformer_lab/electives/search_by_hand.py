@@ -23,8 +23,8 @@ def random_search(
     """Run a number of trials and prune those that fall behind.
 
     After an epoch, a trial is pruned if its score is below the median of the scores that the finished trials had after
-    the same epoch. Pruned trials aren't finished. Nothing is pruned until `startup` trials have finished, and no trial
-    is pruned in its first `warmup` epochs.
+    the same epoch. A pruned trial does not count as finished. Nothing is pruned until `startup` trials have finished,
+    and no trial is pruned in its first `warmup` epochs.
 
     Args:
         sample: `sample()` returns the hyperparameters of a new trial.

@@ -38,13 +38,15 @@ def correlation_interval(
     Args:
         x: One number for each of `count` runs.
         y: Another number for each run, in the same order.
-        confidence: The share of all searches whose interval contains the true correlation, between 0 and 1.
+        confidence: The confidence level, between 0 and 1: the share of searches whose interval would contain the true
+            correlation.
 
     Returns:
-        `(correlation, low, high)`. If both sides are in the same order, all three are 1; in opposite orders, -1.
+        `(correlation, low, high)`. If `x` and `y` have the same order, all three are 1; if they have opposite orders,
+        all three are -1.
 
     Raises:
-        ValueError: `x` and `y` differ in length, there are fewer than 4 runs, or all values on one side are equal.
+        ValueError: `x` and `y` differ in length, there are fewer than 4 runs, or all values of `x` or of `y` are equal.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     count = len(x)

@@ -48,7 +48,7 @@ class Results:
         counts = self.trials["state"].value_counts()
         lines = [f"{len(self.trials)} trials: " + ", ".join(f"{count} {state}" for state, count in counts.items())]
         judged = self.trials.dropna(subset="bleu")
-        lines.append(f"rank correlation with BLEU over {len(judged)} of them, with 95 % intervals")
+        lines.append(f"rank correlation with BLEU over {len(judged)} of them, with 95% intervals")
         for name in HYPER_PARAMETERS:
             try:
                 correlation, low, high = correlation_interval(judged[name], judged["bleu"])

@@ -93,7 +93,7 @@ def bleu_difference(
     target: str = "en",
     samples: int = 1000,
 ) -> tuple[float, float, float]:
-    """Return how much higher BLEU is for `hypotheses` than for `others`, with a 95 % confidence interval.
+    """Return how much higher BLEU is for `hypotheses` than for `others`, with a 95% confidence interval.
 
     The interval comes from paired bootstrap resampling (Koehn 2004): sentences are sampled with replacement, and the
     same sentences are used for both sides. If the interval includes 0, another test set of this size could have

@@ -83,7 +83,7 @@ def _next_step(exercise: Exercise, saved: Path | None) -> str:
 
 
 def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
-    """Return remarks if the object is the package's own answer or calls a ready-made answer from a library."""
+    """Return remarks if the object is the package's own answer or calls a library function that solves the exercise."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
     modules = {name: value.__name__ for name, value in namespace(subject).items() if isinstance(value, ModuleType)}

@@ -46,7 +46,7 @@ def compare(
 
 
 def agree(expected: Any, received: Any, names: tuple[str, ...], tolerance: float) -> bool:
-    """Return whether `compare` would find no differences. This is faster, because it stops at the first one."""
+    """Return whether the data match. This is faster than `compare`, because it stops at the first difference."""
     results = _compared_results(expected, received, names, tolerance)
     return not any(isinstance(result, Difference) for result in results)
 
@@ -91,7 +91,8 @@ def _wrong_type(expected: Any, received: Any, where: str) -> Difference:
 
 
 def _remark_on_type(expected: Any, received: Any, where: str) -> str:
-    anywhere = re.sub(r"\[\d+\]", "[…]", where)  # one remark for a whole list: no index, and no value
+    # Leave out the index and the value, so that a whole list gets a single remark.
+    anywhere = re.sub(r"\[\d+\]", "[…]", where)
     return f"`{anywhere}` is {described(received)}; use {described(expected).partition(' (')[0]}."
 
 
@@ -230,7 +231,10 @@ def _dtype_name(numbers: Tensor | np.ndarray) -> str:
 
 
 def _dtype_in_words(numbers: Tensor | np.ndarray) -> str:
-    """Name the dtype, except for float64, which a check makes the default, so students see float32 in the notebook."""
+    """Return the dtype in words. float64 is called "a floating-point dtype".
+
+    A check makes float64 the default, but students see float32 in their notebooks.
+    """
     name = _dtype_name(numbers)
     return "a floating-point dtype" if name == "float64" else f"dtype {name}"
 

@@ -189,7 +189,7 @@ class _Search:
         return None
 
     def _is_evident(self, part: Wrong, both: Wrong) -> bool:
-        """Return whether a failed check shows the effect of `part` and is evidence for `both`.
+        """Return whether some failed check shows the effect of one mistake, `part`, and supports the pair, `both`.
 
         A `RuntimeError` with a different message doesn't count, because torch raises it for almost everything.
         """

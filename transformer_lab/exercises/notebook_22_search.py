@@ -454,13 +454,13 @@ CORRELATION_INTERVAL = Exercise(
         Probe("learning rates over several powers of ten", rates_and_scores, tolerance=CLOSE),
         Probe("numbers of heads and scores, with equal values", heads_and_scores, tolerance=CLOSE),
         Probe(
-            "a confidence below 95 %",
+            "a confidence below 95%",
             lambda sampler: mixed_runs(sampler, 7, 10, confidence=sampler.integer(11, 18) / 20),
             weight=0.5,
             tolerance=CLOSE,
         ),
         Probe(
-            "a confidence above 95 %",
+            "a confidence above 95%",
             lambda sampler: mixed_runs(sampler, 7, 10, confidence=sampler.integer(196, 199) / 200),
             weight=0.5,
             tolerance=CLOSE,

@@ -77,13 +77,20 @@ class Transformer(nn.Module):
         return self.encoder(x, source_mask), source_mask
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Return the logits of the token after each position, `(batch, target, vocab)`, for `(batch, target)`."""
+        """Return the logits for the next token at each position.
+
+        `target` is `(batch, target)`; the result is `(batch, target, vocab)`.
+        """
         mask = target_mask(target, self.config.pad_id)
         x = self.positional_encoding(self.target_embedding(target))  # (batch, target, d_model)
         return self.output(self.decoder(x, memory, source_mask, mask))  # (batch, target, vocab)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return the logits, `(batch, target, vocab)`, for `(batch, source)` and the shifted `(batch, target)`."""
+        """Return the logits for the next token at each position of the target.
+
+        `source` is `(batch, source)`, and `target` is `(batch, target)`, already shifted. The result is
+        `(batch, target, vocab)`.
+        """
         memory, source_mask = self.encode(source)
         return self.decode(target, memory, source_mask)
 
@@ -91,9 +98,10 @@ class Transformer(nn.Module):
 def initialize_parameters(model: nn.Module) -> None:
     """Initialize the weights: Xavier for matrices, zero for biases, N(0, 1 / d_model) for embeddings.
 
-    Embeddings are multiplied by √d_model before they are used, which brings their standard deviation to 1. The
-    positional encodings of a 20-token sentence have 0.55. Xavier initialization (Glorot and Bengio 2010) depends on the
-    vocabulary size: with 8,000 tokens and a d_model of 256, scaled embeddings would have only 0.25.
+    Embeddings are multiplied by √d_model before they are used, which brings their standard deviation to 1. For a
+    20-token sentence, the positional encodings have a standard deviation of 0.55. Xavier initialization (Glorot and
+    Bengio 2010) depends on the vocabulary size: with 8,000 tokens and a d_model of 256, it would give the scaled
+    embeddings a standard deviation of only 0.25.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -12,7 +12,7 @@ MODULES = {
     "attention_schematics": ("draw_attention_steps", "draw_multi_head_steps", "draw_word_weights"),
     "beam_tree": ("draw_beam", "draw_tree", "explore_beam"),
     "byte_pair_explorer": ("draw_byte_pairs", "explore_byte_pairs"),
-    "curves": ("LiveCurve", "compare_trainings", "plot_training"),
+    "curves": ("LiveCurve", "compare_runs", "plot_training"),
     "figures": ("new_picture", "save_figure"),
     "head_explorer": ("draw_without_heads", "explore_heads"),
     "heatmaps": ("STACKS", "attention_heatmap", "draw_attention"),

@@ -71,7 +71,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def compare_runs(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     """Plot several training runs together: validation loss and BLEU by epoch, and validation loss by time in minutes.
 
     Args:

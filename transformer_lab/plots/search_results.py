@@ -147,7 +147,7 @@ def draw_importance(trials: DataFrame, shuffles: int = 50) -> Figure:
         3,
     )
     axes = figure.subplots()
-    sns.barplot(table, x="by_chance", y="label", color="0.85", width=0.8, ax=axes, label="95 % of shuffles")
+    sns.barplot(table, x="by_chance", y="label", color="0.85", width=0.8, ax=axes, label="95% of shuffles")
     sns.barplot(table, x="importance", y="label", color=DARK, width=0.35, ax=axes, label="measured")
     axes.set(xlabel="importance for reaching the best quarter (PED-ANOVA)", ylabel="")
     axes.legend(frameon=False, fontsize=9, loc="lower right")
@@ -156,7 +156,7 @@ def draw_importance(trials: DataFrame, shuffles: int = 50) -> Figure:
 
 
 def draw_correlations(trials: DataFrame, interval: Interval = correlation_interval) -> Figure:
-    """Draw each hyperparameter's rank correlation with BLEU and its 95 % confidence interval.
+    """Draw each hyperparameter's rank correlation with BLEU and its 95% confidence interval.
 
     Args:
         trials: The table of trials in a search.
@@ -173,7 +173,7 @@ def draw_correlations(trials: DataFrame, interval: Interval = correlation_interv
         except ValueError:  # too few values, or all values are equal
             rows.append((NAMES[name], math.nan, math.nan, math.nan))
     figure = new_picture(
-        f"Rank correlations with BLEU over {len(scored)} trials, and 95 % intervals: "
+        f"Rank correlations with BLEU over {len(scored)} trials, and 95% intervals: "
         + ", ".join(f"{label} {r:+.2f} from {low:+.2f} to {high:+.2f}" for label, r, low, high in rows)
         + ".",
         8,
@@ -188,7 +188,7 @@ def draw_correlations(trials: DataFrame, interval: Interval = correlation_interv
     axes.set_yticks(range(len(rows)), [row[0] for row in rows])
     axes.invert_yaxis()
     axes.set(
-        xlim=(-1, 1), xlabel=f"rank correlation with BLEU, {len(scored)} trials, 95 % interval; gray includes zero"
+        xlim=(-1, 1), xlabel=f"rank correlation with BLEU, {len(scored)} trials, 95% interval; gray includes zero"
     )
     tidy(axes, grid="x")
     return figure

@@ -46,14 +46,14 @@ def train_step(
 def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
     """Measure how well the model predicts. Every real token has the same weight, regardless of its batch.
 
-    The model runs in evaluation mode without gradients, and its own mode is restored afterwards.
+    The model runs in evaluation mode without gradients, and its own mode is restored afterward.
 
     Args:
         model: As in `train_step`.
         batches: An iterable, which is consumed once.
 
     Returns:
-        `(loss, perplexity)`: the cross-entropy against the plain labels, in nats per token, and e to that power.
+        `(loss, perplexity)`: the cross-entropy against the unsmoothed labels, in nats per token, and its exponential.
 
     Raises:
         ValueError: There are no tokens to predict.

@@ -138,7 +138,7 @@ def train(
 def reusing_freed_memory() -> Iterator[None]:
     """Keep freed memory for the next update inside the `with` block, and give it back to the system at the end.
 
-    By default, glibc gives large blocks back at once. Getting them again, page by page, takes 5 to 10 % of the time of
+    By default, glibc gives large blocks back at once. Getting them again, page by page, takes 5 to 10% of the time of
     an update on a CPU. With other C libraries, this does nothing.
     """
     glibc = ctypes.CDLL(None) if sys.platform == "linux" else None
