@@ -516,7 +516,7 @@ def train(
 
 
 @command(rich_help_panel=TRAIN)
-@with_preset_options(hidden=(*SEARCHED, "validate_every", "schedule"))
+@with_preset_options(hidden=(*SEARCHED, "validate_every", "schedule", "both_directions"))
 def search(
     output: Path = option(
         "--output",

@@ -47,6 +47,7 @@ class Preset:
     max_length: int = option(256, "skip training pairs with more than N tokens on either side")
 
     epochs: int = option(13, "passes over the training pairs")
+    both_directions: int = option(0, "in the first N epochs, train on both directions of translation")
     max_tokens: int = option(4096, "maximum number of tokens per batch on each side, padding included")
     accumulation: int = option(1, "add up the gradients of N batches before each update")
     schedule: Literal["linear", "paper"] = option("linear", "learning rate: linear decay to zero, or section 5.3's")
@@ -94,6 +95,16 @@ class Preset:
                 f"`bpe_dropout` needs byte pairs, but `tokenizer` is {self.tokenizer}: "
                 "set `bpe_dropout` to 0, or `tokenizer` to bpe"
             )
+        if self.both_directions >= self.epochs:
+            raise InputError(
+                f"`both_directions` must be less than `epochs`, {self.epochs}, which includes them; got "
+                f"{self.both_directions}"
+            )
+        if self.both_directions and not (self.tokenizer == "bpe" and self.shared_vocabulary):
+            raise InputError(
+                "`both_directions` needs one vocabulary for both languages: set `both_directions` to 0, or `tokenizer` "
+                "to bpe and `shared_vocabulary` to true"
+            )
         if self.tie and self.tokenizer != "bpe":
             raise InputError(
                 f"`tie` needs one vocabulary for both languages, but `tokenizer` is {self.tokenizer}, which makes two: "
@@ -112,7 +123,7 @@ RANGES: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (  # fiel
     (["beam_size"], lambda value: 1 <= value <= LARGEST_BEAM, f"from 1 to {LARGEST_BEAM}"),
     (["train_limit"], lambda value: value is None or value >= 1, "1 or more, or none for all pairs"),
     (["peak_rate", "learning_rate_scale", "eps"], lambda value: value > 0, "greater than 0"),
-    (["weight_decay", "clip_norm", "consistency", "alpha"], lambda value: value >= 0, "0 or more"),
+    (["both_directions", "weight_decay", "clip_norm", "consistency", "alpha"], lambda value: value >= 0, "0 or more"),
     (["seed"], lambda value: 0 <= value < 2**32, f"at least 0 and less than {2**32}"),
     (["dropout", "label_smoothing"], lambda value: 0 <= value < 1, "at least 0 and less than 1"),
     (["bpe_dropout"], lambda value: 0 <= value <= 1, "from 0 to 1"),

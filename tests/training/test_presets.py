@@ -107,6 +107,20 @@ def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
 
 
 @pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"both_directions": "15"}, "`both_directions` must be less than `epochs`, 15, which includes them; got 15"),
+        ({"both_directions": "-1"}, "`both_directions` must be 0 or more; got -1"),
+        ({"both_directions": "4", "shared_vocabulary": "false", "tie": "false"}, "needs one vocabulary for both"),
+        ({"both_directions": "4", "tokenizer": "spacy", "tie": "false"}, "needs one vocabulary for both languages"),
+    ],
+)
+def test_both_directions_need_epochs_of_their_own_and_one_vocabulary(values, message):
+    with pytest.raises(InputError, match=message):
+        override(PRESETS["laptop"], values)
+
+
+@pytest.mark.parametrize(
     ("name", "values", "message"),
     [
         ("paper", {"peak_rate": "1e-4"}, "`peak_rate` has no effect with `schedule` paper: set `learning_rate_scale`"),

@@ -463,6 +463,69 @@ def test_pairs_whose_new_tokens_would_be_too_long_keep_the_old_ones(respelling_p
         assert (len(new[0]), len(new[1])) == (lengths if max(lengths) <= 30 else (len(old[0]), len(old[1])))
 
 
+@pytest.fixture(scope="session")
+def run_on_both_directions(respelling_preset, tmp_path_factory):
+    """Return the preset and the folder of a run whose first epoch has both directions."""
+    preset = replace(respelling_preset, both_directions=1, epochs=3, accumulation=1)
+    folder = tmp_path_factory.mktemp("runs") / "both"
+    train(preset, folder)
+    return preset, folder
+
+
+def test_the_first_epochs_have_each_pair_in_both_directions(run_on_both_directions, tmp_path):
+    preset, _ = run_on_both_directions
+    run = run_without_training(replace(preset, bpe_dropout=0.0), tmp_path / "run")
+    sources, targets = run.encode_epoch(1)
+    assert len(sources) == 2 * len(run.train_pairs.pairs)
+    assert run.encode_epoch(2) == (run.train_pairs.sources, run.train_pairs.targets)
+    (german, english), half = run.train_pairs.pairs[7], len(sources) // 2
+    read, written = run.tokenizer.encode_sources, run.tokenizer.encode_targets
+    assert [sources[7], targets[7]] == [*read([german]), *written([english])]
+    assert [sources[half + 7], targets[half + 7]] == [*read([english]), *written([german])]
+
+
+def test_the_learning_rate_falls_to_zero_twice(run_on_both_directions):
+    """The second time, the weights to be averaged are only those of the epochs that translate in one direction."""
+    _, folder = run_on_both_directions
+    rates = [
+        [record["rate"] for record in metrics_of(folder, "step") if record["epoch"] == epoch] for epoch in (1, 2, 3)
+    ]
+    assert len(rates[0]) == pytest.approx(2 * len(rates[1]), abs=2)
+    assert rates[0][-1] == rates[2][-1] == 0.0
+    assert min(rates[1]) > 0.0
+    assert max(rates[0]) == pytest.approx(max(rates[1]))
+    result = json.loads((folder / "training.json").read_text(encoding="utf-8"))["result"]
+    assert "average of epochs 2 to 3" in result["validation_bleu_of_candidates"]
+
+
+def test_consistency_training_starts_after_both_directions(run_on_both_directions, tmp_path):
+    preset, folder = run_on_both_directions
+    first_losses = dict(steps_of(folder))
+    run = run_without_training(replace(preset, consistency=0.0), tmp_path / "run")
+    run.train_epoch(1)
+    assert run.progress.step > 5
+    assert steps_of(run.output) == list(first_losses.items())[: run.progress.step]
+
+
+def test_a_run_on_both_directions_survives_an_interruption_bit_for_bit(run_on_both_directions, tmp_path):
+    """The learning rate of the second half depends on how many updates the first half had."""
+    preset, folder = run_on_both_directions
+    epochs = metrics_of(folder, "epoch")
+    with pytest.raises(KeyboardInterrupt):
+        train(preset, tmp_path / "cut", on_log=interrupt_at(epochs[1]["step"] + 1))  # the first step of epoch 3
+    train(preset, tmp_path / "cut", resume=True)
+    assert_same_run(tmp_path / "cut", folder)
+
+
+def test_a_checkpoint_from_before_there_were_both_directions_can_be_resumed(tiny_preset, finished_run, tmp_path):
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    tensors, facts = load_tensors(folder / "checkpoints" / "latest.safetensors")
+    del facts["earlier_steps"]
+    save_tensors(folder / "checkpoints" / "latest.safetensors", tensors, facts)
+    train(tiny_preset, folder, resume=True)
+    assert_same_run(folder, finished_run)
+
+
 def test_a_run_from_before_a_field_existed_can_be_resumed(tiny_preset, finished_run, tmp_path):
     """The run was trained with the new field's default. Only a different value changes the configuration."""
     folder = shutil.copytree(finished_run, tmp_path / "run")

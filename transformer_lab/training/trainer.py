@@ -211,6 +211,7 @@ class Progress:
 
     epoch: int = 0  # finished epochs
     step: int = 0  # finished updates
+    earlier_steps: int = 0  # those on both directions, before the learning rate started over
     seconds: float = 0.0
     best_epoch: int = 0  # the epoch with the highest validation BLEU; 0 if none has been scored yet
     best_bleu: float = -1.0
@@ -225,6 +226,15 @@ class EncodedPairs:
     targets: list[list[int]]
     numbers: list[int]  # counted from 1
     left_out: int  # how many pairs are too long
+
+    def __add__(self, other: "EncodedPairs") -> "EncodedPairs":
+        return EncodedPairs(
+            self.pairs + other.pairs,
+            self.sources + other.sources,
+            self.targets + other.targets,
+            self.numbers + other.numbers,
+            self.left_out + other.left_out,
+        )
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
@@ -332,6 +342,10 @@ class TrainingRun:
         """Encode the training and validation pairs, and warn if some validation pairs are too long to be scored."""
         preset, tokenizer = self.preset, self.tokenizer
         self.train_pairs = encode_pairs(tokenizer, corpus.train[: preset.train_limit], "training", preset)
+        if preset.both_directions:
+            self.reversed_pairs = encode_pairs(
+                tokenizer, [pair[::-1] for pair in corpus.train[: preset.train_limit]], "training", preset
+            )
         self.validation_pairs = pairs = encode_pairs(tokenizer, corpus.validation, "validation", preset)
         if self.workers.first and pairs.left_out:
             print(
@@ -342,6 +356,15 @@ class TrainingRun:
             )
         batches = bucketed_batches(pairs.sources, pairs.targets, preset.max_tokens, tokenizer.pad_id)
         self.validation_batches = [batch.to(self.device) for batch in batches]
+
+    def pairs_of(self, epoch: int) -> EncodedPairs:
+        """Return the pairs of an epoch. In the first `both_directions` epochs, they include the reversed pairs.
+
+        Ding et al. (2021) found that a model translates better if it starts by learning both directions.
+        """
+        if epoch > self.preset.both_directions:
+            return self.train_pairs
+        return self.train_pairs + self.reversed_pairs
 
     def make_model(self, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
         """Create the model with its initial weights, the copy that computes its gradients, and the optimizer."""
@@ -355,7 +378,7 @@ class TrainingRun:
         """Load the state at the end of the last finished epoch."""
         facts = load_training_state(self.checkpoint, self.model, self.optimizer)
         numbers = isinstance(facts, dict) and all(type(value) in (int, float) for value in facts.values())
-        if not (numbers and facts.keys() == asdict(self.progress).keys()):
+        if not (numbers and facts.keys() | {"earlier_steps"} == asdict(self.progress).keys()):  # older ones lack it
             raise InputError(
                 f"{self.checkpoint} is damaged (it does not say how far the run got): start this run again elsewhere"
             )
@@ -371,19 +394,25 @@ class TrainingRun:
             DivergedError: A loss or a gradient norm is not finite.
             InputError: A file cannot be written, or the model cannot be compiled.
         """
-        groups = self.batches_of_epoch(epoch)
-        total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
+        preset, progress, groups = self.preset, self.progress, self.batches_of_epoch(epoch)
+        # The learning rate falls to zero twice: at the end of the epochs on both directions, and at the end of the run.
+        last = preset.both_directions if epoch <= preset.both_directions else preset.epochs
+        if epoch == preset.both_directions + 1:
+            progress.earlier_steps = progress.step
+        left = len(groups) * (last - epoch + 1)
+        scheduled_steps = progress.step - progress.earlier_steps + left
         if epoch == 1 and self.workers.first:
-            warn_of_unfinished_warm_up(self.preset, total_steps)
+            warn_of_unfinished_warm_up(preset, scheduled_steps)
+        left += len(groups) // 2 * (preset.epochs - last)  # with one direction, an epoch has half as many updates
         totals, unread = EpochTotals(), deque()
-        with self.bar(epoch, total_steps) as bar:
+        with self.bar(epoch, progress.step + left) as bar:
             for batches in groups:
-                unread.append(self.take_step(epoch, batches, total_steps))
+                unread.append(self.take_step(epoch, batches, scheduled_steps))
                 if len(unread) > self.unread_steps:
                     self.record_step(unread.popleft(), totals, bar)
             for step in unread:
                 self.record_step(step, totals, bar)
-        self.progress.epoch = epoch
+        progress.epoch = epoch
         if self.workers.first:
             self.validate(totals.loss / totals.tokens, totals.tokens_per_second)
             self.save()
@@ -400,14 +429,15 @@ class TrainingRun:
         batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
         return [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
 
-    def take_step(self, epoch: int, batches: list[Batch], total_steps: int) -> Step:
+    def take_step(self, epoch: int, batches: list[Batch], scheduled_steps: int) -> Step:
         step_number = self.progress.step + 1
-        rate = learning_rate(self.preset, step_number, total_steps)
+        preset = replace(self.preset, consistency=0.0) if epoch <= self.preset.both_directions else self.preset
+        rate = learning_rate(preset, step_number - self.progress.earlier_steps, scheduled_steps)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         try:
             result = update_weights(
-                self.model, batches, self.optimizer, self.preset, self.precision, self.workers, self.fast
+                self.model, batches, self.optimizer, preset, self.precision, self.workers, self.fast
             )
         except RuntimeError as error:
             if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
@@ -452,7 +482,7 @@ class TrainingRun:
         With BPE-dropout (Provilkov et al. 2020), the pairs are tokenized differently in every epoch. If a pair's new
         tokens would not fit into the model or a batch, the pair keeps its usual tokens.
         """
-        preset, usual = self.preset, self.train_pairs
+        preset, usual = self.preset, self.pairs_of(epoch)
         if not preset.bpe_dropout:
             return usual.sources, usual.targets
         sources, targets = list(usual.sources), list(usual.targets)
@@ -490,7 +520,8 @@ class TrainingRun:
         """Return the error message for a step whose loss or gradient is not finite."""
         bad = [batch for batch, loss in zip(step.batches, losses, strict=True) if not math.isfinite(loss)]
         what = f"the loss is {sum(losses)}" if bad else f"the gradient's norm is {norm}"
-        numbers = [self.train_pairs.numbers[index] for batch in bad or step.batches for index in batch.indices]
+        all_numbers = self.pairs_of(step.epoch).numbers
+        numbers = [all_numbers[index] for batch in bad or step.batches for index in batch.indices]
         shown = ", ".join(str(number) for number in numbers[:10])
         more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
         epoch = step.epoch
@@ -552,7 +583,8 @@ class TrainingRun:
 
     def last_epochs(self) -> range:
         """Return the last finished epochs. Their weights would be averaged if the run ended now."""
-        return range(max(1, self.progress.epoch - self.preset.average + 1), self.progress.epoch + 1)
+        first = max(self.preset.both_directions + 1, self.progress.epoch - self.preset.average + 1)
+        return range(min(first, self.progress.epoch), self.progress.epoch + 1)
 
     def finish(self) -> dict[str, Any]:
         """Compare the average of the last epochs with the best epoch by validation BLEU, and save the better model."""
