@@ -3,6 +3,7 @@
     python benchmarks/record.py replay [--data-dir FOLDER]                    rerun the best record, with 5 seeds
     python benchmarks/record.py replay --preset gpu --set dropout=0.2         measure a preset, with or without changes
     python benchmarks/record.py collect RUN RUN RUN --name laptop             make a record from finished runs
+    python benchmarks/record.py collect results/OLD/seed_* RUN --name laptop  … and from the seeds of an earlier one
     python benchmarks/record.py compare results/NEW results/OLD
 
 `replay` trains a model in `runs/` for each seed, with the command a reader would type. It skips finished runs and
@@ -113,6 +114,22 @@ def train_seed(
 
 
 # --- measuring ---
+
+
+def recorded_seed(folder: Path, corpus: Corpus, alpha: float) -> tuple[dict[str, Any], dict[str, list[str]]] | None:
+    """Return the figures and translations of a record's seed, or None if the folder doesn't belong to a record.
+
+    Raises:
+        InputError: The record was decoded with a different length penalty.
+    """
+    if not (folder.parent / "record.json").exists():
+        return None
+    record = read_json(folder.parent / "record.json")
+    if record["decoding"]["alpha"] != alpha:
+        raise InputError(f"{folder.parent} has alpha {record['decoding']['alpha']}: use --alpha to choose the same")
+    [figures] = (figures for figures in record["seeds"] if folder.name == f"seed_{figures['seed']}")
+    texts = {name: (folder / f"{name}.txt").read_text(encoding="utf-8") for name in corpus.tests}
+    return figures, {name: text.split("\n")[:-1] for name, text in texts.items()}
 
 
 def measure_run(
@@ -228,7 +245,9 @@ def write_record(runs: Sequence[Path], arguments: argparse.Namespace, alpha: flo
     shutil.rmtree(unfinished, ignore_errors=True)
     measured = []
     for run in runs:
-        figures, translations = measure_run(run, corpus, alpha, arguments.device, arguments.reach)
+        figures, translations = recorded_seed(run, corpus, alpha) or measure_run(
+            run, corpus, alpha, arguments.device, arguments.reach
+        )
         measured.append(figures)
         kept = unfinished / f"seed_{figures['seed']}"
         kept.mkdir(parents=True)
@@ -451,7 +470,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="train seeds 1 to this number")
     replaying.add_argument("--runs", type=Path, default=Path("runs"), help="where the training runs go")
     collecting = commands.add_parser("collect", parents=[measuring], help="measure finished runs and write the record")
-    collecting.add_argument("run", type=Path, nargs="+", help="folder of a finished run")
+    collecting.add_argument("run", type=Path, nargs="+", help="folder of a finished run, or of a record's seed")
     comparing = commands.add_parser("compare", parents=[common], help="does the new record beat the old one?")
     comparing.add_argument("new", type=Path)
     comparing.add_argument("old", type=Path)

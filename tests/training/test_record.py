@@ -84,6 +84,25 @@ def test_the_best_record_is_replayed_to_the_same_figures(record_script, results,
             path.rename(tmp_path / "again_2")
 
 
+def test_a_record_grows_by_the_seeds_of_an_earlier_one(record_script, results, two_runs, tmp_path):
+    """Five seeds can take longer than a machine is available, and the weights of earlier ones may be gone."""
+    earlier = tmp_path / "earlier"
+    record_script.main(["collect", str(two_runs[0]), "--results", str(earlier), "--name", "first"])
+    (first,) = earlier.glob("*_first")
+    grown = tmp_path / "grown"
+    command = ["collect", str(first / "seed_1"), str(two_runs[1]), "--results", str(grown), "--name", "old"]
+    record_script.main(command)
+    whole, record = (json.loads((only_record(path) / "record.json").read_text()) for path in (results, grown))
+    assert record["mean"] == whole["mean"]
+    assert [seed["scores"] for seed in record["seeds"]] == [seed["scores"] for seed in whole["seeds"]]
+    for name in ("test.txt", "metrics.jsonl", "training.json"):
+        assert (only_record(grown) / "seed_1" / name).read_bytes() == (
+            only_record(results) / "seed_1" / name
+        ).read_bytes()
+    with pytest.raises(SystemExit, match=r"has alpha 1\.5: use --alpha to choose the same"):
+        record_script.main([*command[:3], "--results", str(tmp_path / "other"), "--alpha", "0.6"])
+
+
 def test_a_finished_run_of_another_kind_is_not_taken_for_this_one(record_script, two_runs, tmp_path):
     """One preset's record must not appear under another preset's name."""
     shutil.copytree(two_runs[0], tmp_path / "runs" / "tour_seed_1")
