@@ -117,7 +117,7 @@ def train_seed(
 
 
 def recorded_seed(folder: Path, corpus: Corpus, alpha: float) -> tuple[dict[str, Any], dict[str, list[str]]] | None:
-    """Return the figures and translations of a record's seed, or None if the folder doesn't belong to a record.
+    """Return the figures and translations of a record's seed, or None if the folder does not belong to a record.
 
     Raises:
         InputError: The record was decoded with a different length penalty.
@@ -171,7 +171,7 @@ def configuration_of(run: Path) -> dict[str, Any]:
     """Return a finished run's configuration.
 
     Raises:
-        InputError: The folder doesn't contain a finished run.
+        InputError: The folder does not contain a finished run.
     """
     if not (run / "training.json").exists():
         raise InputError(f"{run} has no training run: give the --output folder of transformer-lab train")

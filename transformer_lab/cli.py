@@ -281,7 +281,7 @@ def check_language(sentences: Sequence[str], translator: "Translator") -> None:
     """Warn about sentences that are already in the target language, and reject those in an unknown script.
 
     Raises:
-        InputError: The model doesn't know any of a sentence's characters.
+        InputError: The model does not know any of a sentence's characters.
     """
     from transformer_lab.decoding.input_language import LANGUAGE_NAMES, in_target_language, reject_unknown_script
 

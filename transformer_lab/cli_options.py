@@ -114,7 +114,7 @@ def with_options(error: InputError, parameters: Sequence[Any], values: Mapping[s
 
 
 def is_shown(path: str | Path, message: str) -> bool:
-    """Return whether a message contains a path or an address that isn't just part of a longer word."""
+    """Return whether a message contains a path or an address that is not just part of a longer word."""
     forms = "|".join(re.escape(str(form)) for form in (path, Path(path).resolve()))
     return bool(re.search(rf"(?<![\w/])({forms})(?!\w)", message))
 
@@ -230,7 +230,7 @@ def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> No
     """Check that the model in a folder has the layer and the head. Loading the model will report a damaged config.json.
 
     Raises:
-        InputError: The model doesn't have the layer or the head.
+        InputError: The model does not have the layer or the head.
     """
     try:
         config = dict(json.loads(((model or PACKAGE / "pretrained") / "config.json").read_text(encoding="utf-8")))

@@ -73,7 +73,7 @@ def require(packages: Iterable[str], purpose: str) -> None:
     """Check that packages are installed before anything is started.
 
     Raises:
-        InputError: At least one of them isn't installed. The message says what to install.
+        InputError: At least one of them is not installed. The message says what to install.
     """
     missing = [name for name in packages if find_spec(name) is None]
     if missing:

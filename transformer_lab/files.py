@@ -95,7 +95,7 @@ def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> Non
 def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield a temporary folder for files with these names. They replace the old files in `folder` all at once.
 
-    File systems can't replace several files in one step, so all files are first written completely. If one of them
+    File systems cannot replace several files in one step, so all files are first written completely. If one of them
     cannot be replaced, the old ones are restored. Only a crash in the few microseconds between the first and the last
     rename can leave a mixture of old and new files.
 
@@ -136,7 +136,7 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 def creating(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder. It becomes `folder` once all files in it are on the disk.
 
-    `folder` must not exist yet or must be empty. If an error occurs, it isn't created.
+    `folder` must not exist yet or must be empty. If an error occurs, it is not created.
 
     Raises:
         InputError: The parent folder cannot be written, or the disk is full.

@@ -55,7 +55,7 @@ def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict
     """Return environment variables with the course's settings for JupyterLab, and write its initial layout to `folder`.
 
     The layout shows the table of contents instead of the files. It is stored in `folder`, along with any changes that
-    the reader makes to it, so JupyterLab doesn't change outside the course.
+    the reader makes to it, so JupyterLab does not change outside the course.
     """
     from jupyterlab_server.workspaces_handler import slugify
 

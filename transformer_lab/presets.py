@@ -1,7 +1,7 @@
 """The hyperparameters of a training run, and presets with good values for all of them.
 
-This file doesn't import PyTorch, so the command line can list and check a run's options without delay. Messages put the
-name of a hyperparameter in backticks, which the command line replaces with the option: `epochs` becomes --epochs.
+This file does not import PyTorch, so the command line can list and check a run's options without delay. Messages put
+the name of a hyperparameter in backticks, which the command line replaces with the option: `epochs` becomes --epochs.
 """
 
 import math
@@ -131,7 +131,7 @@ RANGES: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (  # fiel
 
 
 def is_of(value: Any, kind: Any) -> bool:
-    """Return whether `value` is of type `kind`. Integers count as numbers; True and False don't."""
+    """Return whether `value` is of type `kind`. Integers count as numbers; True and False do not."""
     if get_origin(kind) is Literal:
         return value in get_args(kind)
     if isinstance(value, bool):
@@ -257,7 +257,7 @@ def parse(text: str, kind: Any) -> Any:
     """Convert text to a value of type `kind`.
 
     Raises:
-        ValueError: The text can't be converted to this type.
+        ValueError: The text cannot be converted to this type.
     """
     if kind is str or get_origin(kind) is Literal:  # `Preset` checks the choices
         return text

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped(name: str) -> Path:
-    """Return the folder `notebooks` or `results`. It doesn't exist if only the package was copied."""
+    """Return the folder `notebooks` or `results`. It does not exist if only the package was copied."""
     inside = PACKAGE / name
     return inside if inside.is_dir() else PACKAGE.parent / name
 

@@ -2,8 +2,8 @@
 
     python results/2026-11-22_scaling/scaling_report.py [FOLDER]
 
-Without a folder, it rewrites the README and the picture next to this file. It doesn't measure anything. The assumptions
-behind the GPU plan are listed in this file and in the README.
+Without a folder, it rewrites the README and the picture next to this file. It does not measure anything. The
+assumptions behind the GPU plan are listed in this file and in the README.
 """
 
 import json

@@ -209,7 +209,7 @@ def test_links_to_other_files_point_to_the_publishing_repository(monkeypatch, tm
 
 
 def test_a_page_shows_what_to_install_in_colab(monkeypatch, tmp_path):
-    """Colab doesn't have the package. Without this line, the first cell of the notebook would fail."""
+    """Colab does not have the package. Without this line, the first cell of the notebook would fail."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Masks\n\nHide the future.")])
     sources = Sources(tmp_path, tmp_path)
     monkeypatch.setenv("GITHUB_REPOSITORY", "ada/lab")

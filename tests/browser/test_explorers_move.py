@@ -61,7 +61,7 @@ def notebook(lab, opened_for_all):
 
 
 def test_every_explorer_is_tested():
-    """This test must fail if a new explorer isn't added to these tests."""
+    """This test must fail if a new explorer is not added to these tests."""
     assert {name for name in plots.__all__ if name.startswith("explore_")} == set(CALLS)
 
 

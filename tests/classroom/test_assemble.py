@@ -119,7 +119,7 @@ def test_an_untouched_notebook():
 
 
 def test_nothing_but_sources_is_taken_over():
-    """Forged outputs, tags, and metadata have no effect. Changes to the course's cells don't have any effect either."""
+    """Forged outputs, tags, and metadata have no effect. Changes to the course's cells have no effect either."""
     notebook = solved()
     notebook["metadata"] = {"kernelspec": {"name": "evil", "display_name": "x"}, "widgets": {}, "nbval": 1}
     for cell in notebook["cells"]:
@@ -247,7 +247,7 @@ def test_a_copied_cell():
 
 
 def test_a_stub_that_was_left_behind_counts_for_nothing():
-    """An answer may be above its exercise or in another answer's cell. A stub after the answer doesn't count."""
+    """An answer may be above its exercise or in another answer's cell. A stub after the answer does not count."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
     insert(notebook, "exercise-softmax", both)
@@ -291,7 +291,7 @@ def test_a_cell_turned_to_text(kind, fence):
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
     """A cell without an ID is identified only by its text.
 
-    If the exercise has an answer, notes about the answer don't count.
+    If the exercise has an answer, notes about the answer do not count.
     """
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
@@ -304,7 +304,7 @@ def test_a_cell_turned_to_text_in_a_notebook_without_ids():
 
 
 def test_text_that_is_not_an_answer():
-    """A line of a formula can look like an assignment. An old version of an answer, if kept as text, doesn't count."""
+    """A line of a formula can look like an assignment. An old version of an answer, if kept as text, does not count."""
     notebook = without(solved(), "exercise-softmax")
     notebook["cells"].append({"cell_type": "markdown", "source": "We know that\nsoftmax = exp over sum\n"})
     assert "softmax" not in handed_in(notebook).sources
@@ -400,7 +400,7 @@ def test_demonstrations_are_run_only_for_answers():
 
 
 def test_an_answer_in_a_check_cell():
-    """A student may merge two cells or use the wrong one. The definition counts, but the call to `check` doesn't."""
+    """A student may merge two cells or use the wrong one. The definition counts, but the call to `check` does not."""
     notebook = untouched()
     cell_of(notebook, "check-softmax")["source"] = merged = ANSWERS["softmax"] + "\n\ncheck(softmax)"
     assert handed_in(notebook).sources["softmax"] == merged
@@ -523,7 +523,7 @@ def test_the_name_of_the_file_decides_only_where_nothing_else_does():
 
 
 def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
-    """When you paste a cell, Jupyter keeps nbgrader's metadata. A pasted stub doesn't count as an answer."""
+    """When you paste a cell, Jupyter keeps nbgrader's metadata. A pasted stub does not count as an answer."""
     masks, attention = (
         json.loads((ROOT / folder / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
         for folder, name in (("solutions", "03_masks"), ("notebooks", NAME))
@@ -597,7 +597,7 @@ def test_hostile_texts(kind):
 
 
 def test_nothing_of_a_submission_runs(tmp_path):
-    """Reading, parsing, and transforming a submission doesn't run any of its code."""
+    """Reading, parsing, and transforming a submission does not run any of its code."""
     mark = tmp_path / "mark"
     touch = f"__import__('pathlib').Path({str(mark)!r}).touch()"
     sources = [

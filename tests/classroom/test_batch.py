@@ -98,7 +98,7 @@ def test_a_class_is_graded(hand_in, grade, mark_reader, out):
 
 
 def test_moodle_gets_a_page_for_each_student(notebook_with, hand_in, grade, mark_reader, out, tmp_path):
-    """Sending 300 pages by hand takes too long. Students whose files don't come from Moodle are left out.
+    """Sending 300 pages by hand takes too long. Students whose files do not come from Moodle are left out.
 
     If two students share a number, only the instructor knows which page belongs to which student.
     """
@@ -308,7 +308,7 @@ def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, 
 
 @pytest.fixture
 def graded_students(out):
-    """Return a function that lists the students in `gradebook.csv`, or None if it hasn't been written."""
+    """Return a function that lists the students in `gradebook.csv`, or None if it has not been written."""
 
     def students():
         table = out / "gradebook.csv"

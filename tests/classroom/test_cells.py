@@ -81,7 +81,7 @@ def test_what_binds_no_name(source):
     ],
 )
 def test_global_names(source, binds, reads, changes):
-    """Local names don't count, because nearly every answer has a local variable `scores`."""
+    """Local names do not count, because nearly every answer has a local variable `scores`."""
     names = names_of(source)
     assert (names.binds, names.reads - {"self"}, names.changes) == (binds, reads, changes)
 

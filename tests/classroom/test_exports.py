@@ -120,7 +120,7 @@ def test_text_of_a_student_stays_text():
     "junit", ["", "<testsuites>", "no xml", '<!DOCTYPE x [<!ENTITY a "aaaa">]><x><testcase name="&a;"/></x>', "\ud800"]
 )
 def test_a_damaged_junit_costs_its_cells_alone(result, junit):
-    """The XML can't be trusted, because the process that writes it runs next to a student's kernel."""
+    """The XML cannot be trusted, because the process that writes it runs next to a student's kernel."""
     root = ElementTree.fromstring(junit_xml(replace(result, junit=junit)))
     assert len(root.findall("testsuite/testcase")) == 3
 

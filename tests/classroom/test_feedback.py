@@ -45,7 +45,7 @@ def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry,
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_report_loses_nothing_on_the_page(number, entry):
-    """Text that isn't recognized as a list, a table, or a heading must not vanish."""
+    """Text that is not recognized as a list, a table, or a heading must not vanish."""
     exercise = exercises()["scaled_dot_product_attention"]
     report = str(run_check(exercise, mistakes_of(exercise)[number].ways[0].subject))
     page = feedback_page("Ada", [entry("Ada", **{exercise.name: {"state": "failed", "report": report}})], {})
@@ -171,7 +171,7 @@ def test_the_sentences_are_those_of_the_exercise():
     ("problem", "advised"), [("the file is empty", True), ("the grader stopped: it says no more", False)]
 )
 def test_an_ungradable_file_comes_with_advice(entry, problem, advised):
-    """If the grader itself failed, the student isn't asked to submit again."""
+    """If the grader itself failed, the student is not asked to submit again."""
     page = feedback_page("Ada", [entry("Ada", "", "03.ipynb", problem=problem)], {})
     assert problem in page
     assert ("submit the file that ends in .ipynb" in page) == advised

@@ -39,7 +39,7 @@ def run(book, *results, paths=None):
 
 
 def test_a_result_is_kept_as_it_was(book):
-    """Students' notebooks may contain text that UTF-8 can't encode. Such text must not stop the batch."""
+    """Students' notebooks may contain text that UTF-8 cannot encode. Such text must not stop the batch."""
     exercise = ExerciseResult("softmax", "failed", 0.5, 1.0, ("a", "b"), "report", ("flag",), ("\ud800",), "x\0", "id")
     whole = SubmissionResult("Zoë \udc80", "01_attention", "d", (exercise,), ("remark",), "", 1.25, "<xml/>")
     assert from_json(as_json(whole)) == whole

@@ -106,7 +106,7 @@ def test_a_later_import_takes_nothing_away(grader, course, notebook_of, assemble
 
 
 def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader, assembled):
-    """The second check isn't a second chance: an answer that was wrong when its own check ran stays wrong."""
+    """The second check is not a second chance: an answer that was wrong when its own check ran stays wrong."""
     wrong = "def padding_mask(tokens, pad_id):\n    return tokens == pad_id\n"
     (result,) = grader.grade(
         [assembled("late", padding_mask=wrong, causal_mask=f"{ANSWERS['causal_mask']}\n\npadding_mask = 3\n")]

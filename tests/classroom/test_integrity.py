@@ -228,7 +228,7 @@ def test_a_helper_in_the_cell_of_another_exercise_is_found():
 
 
 def test_parts_that_the_exercise_builds_on_are_free():
-    """Parts that an exercise builds on aren't flagged: notebook 02 itself imports `scaled_dot_product_attention`."""
+    """Parts that an exercise builds on are not flagged: notebook 02 itself imports `scaled_dot_product_attention`."""
     course = ["from transformer_lab.mine import scaled_dot_product_attention\nfrom transformer_lab.model import Mask"]
     source = "class MultiHeadAttention(nn.Module):\n    attend = scaled_dot_product_attention\n    other = Mask\n"
     assert review(HEADS, source, [], course) == ()
@@ -276,7 +276,7 @@ def test_an_answer_that_another_cell_imports_is_flagged(name):
     ],
 )
 def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
-    """A cell may redefine names between the answer and its check, even names that the answer doesn't mention."""
+    """A cell may redefine names between the answer and its check, even names that the answer does not mention."""
     own = textwrap.dedent(inspect.getsource(PADDING.answer))
     assert review(PADDING, own, [source], COURSE) == (f"line 1 of another cell {flag}",)
 
@@ -290,7 +290,7 @@ def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
 
 @pytest.mark.parametrize("name", Course.find().graded)
 def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
-    """Imports of `check`, `hint`, and parts from `transformer_lab.mine` aren't flagged, because the course has them."""
+    """Imports of `check`, `hint`, and parts from `transformer_lab.mine` are not flagged, as the course has them."""
     notebook = Course.find().notebook(name)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not exercise_of(cell)]
     imports = [line for cell in cells for line in cell.split("\n") if line.startswith("from transformer_lab")]
@@ -335,7 +335,7 @@ def test_the_text_of_a_solution_is_flagged(name):
 
 
 def test_a_short_solution_may_be_found_by_oneself():
-    """`padding_mask` is one line, and its last hint nearly reveals it. A copied comment can't be a coincidence."""
+    """`padding_mask` is one line, and its last hint nearly reveals it. A copied comment cannot be a coincidence."""
     assert review(PADDING, textwrap.dedent(inspect.getsource(PADDING.answer)), [], COURSE) == ()
     combine = exercises()["combine_heads"]
     own = textwrap.dedent(inspect.getsource(combine.answer))
@@ -379,7 +379,7 @@ def test_an_attempt_on_the_checks_is_reported(source, says):
 
 
 def test_what_cannot_be_read():
-    """A cell that can't be parsed is flagged if a kernel could still run it."""
+    """A cell that cannot be parsed is flagged if a kernel could still run it."""
     for source in ("def f(:", "\0", "(" * 5_000, "x = '\ud800'", ""):
         assert review(ATTENTION, source, [source], [source]) == ()
     for source in ("%%bash\nrm -rf /", "%%time\n%%bash\nrm -rf /", "-" * 40_000 + "1", "!ls\n" * 100):

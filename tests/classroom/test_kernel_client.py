@@ -98,7 +98,7 @@ def test_a_new_kernel_knows_nothing_of_the_one_before(kernel_with):
     ],
 )
 def test_the_end_of_a_kernel_is_noticed_at_once(kernel_with, code, says):
-    """The grader doesn't wait for the cell's time limit after a kernel has ended."""
+    """The grader does not wait for the cell's time limit after a kernel has ended."""
     kernel = kernel_with()
     with pytest.raises(KernelEnded, match=says):
         run(kernel, code)

@@ -1,6 +1,6 @@
 """Without these tests, an unmarked second implementation in the package could give students the answer.
 
-The search for unmarked ones tries functions and classes of modules whose signature fits the answer's. It can't find
+The search for unmarked ones tries functions and classes of modules whose signature fits the answer's. It cannot find
 methods, or functions that take other arguments than the answer does.
 """
 
@@ -45,7 +45,7 @@ def test_an_unmarked_second_implementation_is_noticed():
 
 
 def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
-    """One probe is enough: constant functions don't pass, so a function that passes contains part of the answer."""
+    """One probe is enough: constant functions do not pass, so a function that passes contains part of the answer."""
     monkeypatch.chdir(tmp_path)  # some functions write files
     answers = [exercise.answer for exercise in exercises().values()]
     left_out = {*COPIED, *(Path(name).stem for names in LEFT_OUT.values() for name in names)}
@@ -63,7 +63,7 @@ def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
 
 
 def unmarked(subjects: list) -> list[str]:
-    """Return the subjects that pass a probe of an exercise but aren't marked for that exercise."""
+    """Return the subjects that pass a probe of an exercise but are not marked for that exercise."""
     found = []
     for exercise, subject in itertools.product(exercises().values(), subjects):
         parts = vars(subject).values() if isinstance(subject, type) else [subject]

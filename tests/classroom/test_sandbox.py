@@ -217,7 +217,7 @@ def test_bubblewrap_takes_the_filter(folders):
 
 @needs_sandbox
 def test_a_bubblewrap_without_the_filter_makes_no_sandbox(folders, tmp_path, monkeypatch):
-    """Some versions of bubblewrap don't apply the filter to their first process."""
+    """Some versions of bubblewrap do not apply the filter to their first process."""
     fake = tmp_path / "bwrap"
     fake.write_text(
         f'#!/bin/bash\nargs=("$@")\nfor i in "${{!args[@]}}"; do\n'

@@ -225,7 +225,7 @@ def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
 
 
 def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
-    """A name alone doesn't identify a student: two groups may each have an Ada."""
+    """A name alone does not identify a student: two groups may each have an Ada."""
     for name, content in (("a.zip", NOTEBOOK), ("b.zip", NOTEBOOK.replace(b"1", b"2"))):
         write(tmp_path, {name: {f"Ada_12{MOODLE}/03_masks.ipynb": content, "Ben/03_masks.ipynb": content}})
     students = [one.student for one in collect([tmp_path / "a.zip", tmp_path / "b.zip"])]
@@ -402,7 +402,7 @@ LARGE = [
 
 @pytest.mark.parametrize(("content", "reason"), LARGE, ids=["long", "text", "odd cells", "worksheets"])
 def test_large_files_lose_what_is_not_graded_or_are_refused(tmp_path, content, reason):
-    """Large files don't stay in memory or block other submissions. `test_assemble` has more files of this kind."""
+    """Large files do not stay in memory or block other submissions. `test_assemble` has more files of this kind."""
     (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
     assert reason in submission.problem
     assert bool(submission.problem) == bool(reason)

@@ -66,7 +66,7 @@ def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, 
 
 
 def test_means_of_exercises_add_up_to_the_notebooks(show, class_of_four, entry):
-    """If one mean included unreadable files and another didn't, the difference would look like a bug in the grader."""
+    """If one mean included unreadable files and another did not, the difference would look like a bug in the grader."""
     page = show(*class_of_four, entry("Ada", "01_attention", softmax="passed"), entry("Eve", "01_attention", softmax={
         "state": "failed", "earned": 0.5
     }))  # fmt: skip
@@ -112,7 +112,7 @@ def test_the_outcomes_are_told_apart(entry):
 
 
 def test_charts_hold_their_data_for_both_themes_and_have_words(class_of_four):
-    """The page must work offline and for readers who can't see the charts. The same results must give the same page."""
+    """The page must work offline and say in words what its charts show. The same results must give the same page."""
     page = with_charts(*class_of_four)
     assert page == with_charts(*class_of_four)  # so that a folder of grades can be kept in version control
     figures = re.findall("<figure>(.*?)</figure>", page, re.DOTALL)

@@ -19,7 +19,7 @@ TYPE = re.compile(r"<[a-zA-Z\[\]]+>")
 
 
 def test_every_command_shows_an_example_and_no_python_types(lab):
-    """Most readers look only at the example, and a newcomer can't tell what to type for `<list[str]>`."""
+    """Most readers look only at the example, and a newcomer cannot tell what to type for `<list[str]>`."""
     for command in COMMANDS:
         shown = lab(command, "--help")
         assert shown.status == 0
@@ -63,7 +63,7 @@ def test_help_does_not_wait_for_torch():
 
 
 def test_translating_imports_no_unneeded_packages(model_folder):
-    """Importing packages that translating doesn't need would delay the first translation."""
+    """Importing packages that translating does not need would delay the first translation."""
     imported = imported_by("translate", "--model", model_folder, "Der Hund sieht den Ball.")
     assert "torch" in imported
     assert not imported & {"matplotlib", "seaborn", "pandas", "spacy", "torchtext", "sacrebleu", "IPython", "pooch"}

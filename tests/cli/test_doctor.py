@@ -99,7 +99,7 @@ def test_missing_notebooks(monkeypatch, tmp_path):
 
 
 def test_only_graders_need_a_sandbox(monkeypatch):
-    """A teacher should learn of a missing sandbox before grading. A student doesn't need a sandbox to start."""
+    """A teacher should learn of a missing sandbox before grading. A student does not need a sandbox to start."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/bwrap" if name == "bwrap" else None)
     assert doctor.find_sandbox() == doctor.Finding("sandbox", "bubblewrap, /usr/bin/bwrap")

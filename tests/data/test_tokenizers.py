@@ -405,7 +405,7 @@ def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
 
 
 def test_a_missing_library_is_not_reported_as_damage(tmp_path, monkeypatch):
-    """A server without spaCy can't load a spaCy tokenizer. Training the tokenizer again would not help."""
+    """A server without spaCy cannot load a spaCy tokenizer. Training the tokenizer again would not help."""
     train_tokenizer("spacy", PAIRS).save(tmp_path)
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(InputError, match=r"tokenizer\.json needs a library that cannot be imported here .*spacy"):

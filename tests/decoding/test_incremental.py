@@ -106,7 +106,7 @@ def test_cached_and_uncached_give_the_same_tokens(case, sharpened_model, random_
 
 
 def test_the_cases_cover_what_matters(sharpened_model, random_sources):
-    """Matching tokens don't prove much if all sentences end at the same step or if none reaches max_length."""
+    """Matching tokens do not prove much if all sentences end at the same step or if none reaches max_length."""
     ends = set()
     for case in CASES:
         translations = cached_beam_search(sharpened_model(**case), random_sources(case["seed"]), 4, 0.6, 14)

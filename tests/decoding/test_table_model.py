@@ -35,7 +35,7 @@ def test_it_notes_how_it_was_used():
 
 
 def test_it_is_another_in_training_mode_and_without_bos():
-    """A decoder that doesn't switch to evaluation mode, or doesn't start with bos, must produce different words."""
+    """A decoder that does not switch to evaluation mode, or does not start with bos, must produce different words."""
     model = TableModel(TABLE, training=True)
     memory, mask = model.encode(torch.tensor([[9, 2]]))
     assert model.decode(torch.tensor([[1]]), memory, mask)[0, -1].argmax() not in (3, 4)

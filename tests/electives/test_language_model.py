@@ -144,7 +144,7 @@ def test_sampling_follows_temperature_and_top_k():
 def test_a_model_that_predicts_noise_has_seen_the_answers():
     """The notebook tests a training loop on random tokens.
 
-    Unless the model cheats, the loss can't be below log(vocab).
+    Unless the model cheats, the loss cannot be below log(vocab).
     """
     noise = torch.randint(50, (4000,), generator=torch.Generator().manual_seed(1))
 

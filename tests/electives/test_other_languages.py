@@ -35,7 +35,7 @@ def check_split(pairs, held_out, seed):
 
 
 def test_nothing_leaks_through_random_tables():
-    """Many pairs share a few sentences. The resulting chains of related pairs can't be found in a single pass."""
+    """Many pairs share a few sentences. The resulting chains of related pairs cannot be found in a single pass."""
     generator = random.Random(0)
     for seed in range(50):
         pairs = [(f"{generator.choice('aA')}{number}", f"b{generator.randrange(60)}.")

@@ -57,7 +57,7 @@ def test_every_sentence_is_in_one_group():
 
 
 def test_seconds_are_those_of_the_updates():
-    """The time between epochs doesn't count, because it is spent on validation and saving."""
+    """The time between epochs does not count, because it is spent on validation and saving."""
     lines = [{"kind": "step", "epoch": 1, "seconds": s} for s in (1.0, 2.0, 3.0)]
     lines += [{"kind": "step", "epoch": 2, "seconds": s} for s in (10.0, 11.0, 12.0)]
     assert seconds_in_training(lines, 2) == 3.0

@@ -371,7 +371,7 @@ def test_captions_are_written_once(tmp_path, trainer):
 
 
 def test_the_tables_say_what_the_database_says(plan, tmp_path, trainer):
-    """A recorded search consists only of its tables and its plan. It doesn't include the database."""
+    """A recorded search consists only of its tables and its plan. It does not include the database."""
     trainer(fails_in_turn(DivergedError("the loss is nan"), MemoryError("no room")))
     from_database = search(tmp_path, replace(plan, finalists=1))
     (tmp_path / "search.db").unlink()

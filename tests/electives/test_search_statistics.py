@@ -54,7 +54,7 @@ def test_the_interval_contains_the_truth_as_often_as_it_promises(truth, confiden
 
 
 def test_the_interval_is_that_of_the_bootstrap():
-    """The bootstrap doesn't need a formula, because it resamples the trials of the same search with replacement."""
+    """The bootstrap does not need a formula, because it resamples the trials of the same search with replacement."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal(150)
     y = 0.6 * x + 0.8 * rng.standard_normal(150)

@@ -41,7 +41,7 @@ def test_european_languages_are_scored_by_13a(code):
 
 
 def test_printed_scores_carry_their_signatures():
-    """A score without its signature can't be compared with another."""
+    """A score without its signature cannot be compared with another."""
     scores = score_translations(HYPOTHESES, REFERENCES)
     lines = str(scores).splitlines()
     assert len(lines) == 3
@@ -75,7 +75,7 @@ def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named, 
 
 
 def test_a_difference_comes_with_an_interval():
-    """The difference is between corpus scores. One worse sentence isn't evidence, but thirty copies of it are."""
+    """The difference is between corpus scores. One worse sentence is not evidence, but thirty copies of it are."""
     worse = [*HYPOTHESES[:2], "Nobody is here."]
     expected = score_translations(HYPOTHESES, REFERENCES).bleu - score_translations(worse, REFERENCES).bleu
     difference, low, high = bleu_difference(HYPOTHESES, worse, REFERENCES)

@@ -112,7 +112,7 @@ def test_the_packages_answer_is_not_yours():
 
 
 def test_library_answer_is_remarked_upon():
-    """A library's answer is correct, so it passes. However, the student must be told that it isn't their own work."""
+    """A library's answer is correct, so it passes. However, the student must be told that it is not their own work."""
     import torch.nn.functional as F
 
     def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -132,7 +132,7 @@ def test_library_answer_is_remarked_upon():
     ],
 )
 def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
-    """Tensors have the answer as a method, and a method call doesn't name a module."""
+    """Tensors have the answer as a method, and a method call does not name a module."""
     path = tmp_path / "cell.py"  # so that `inspect` finds the source
     path.write_text(f"import torch\ndef softmax(scores):\n    return {expression}\n", encoding="utf-8")
     names = {"__name__": "__main__"}
@@ -238,7 +238,7 @@ def test_list_for_tuple_and_float32_pass_with_a_remark():
 
 
 def test_import_is_light():
-    """Importing the package doesn't load torch, so commands that don't need it start fast."""
+    """Importing the package does not load torch, so commands that do not need it start fast."""
     program = "import sys, transformer_lab; print('torch' in sys.modules, 'numpy' in sys.modules, dir(transformer_lab))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("False False")

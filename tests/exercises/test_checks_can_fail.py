@@ -153,7 +153,7 @@ def test_a_forgotten_output_layer_is_not_taken_for_dropped_features():
 
 
 def test_a_float_mask_is_not_called_float64():
-    """Checks run with float64 as the default, which students don't see in their notebooks."""
+    """Checks run with float64 as the default, which students do not see in their notebooks."""
 
     def as_floats(length, device=None):
         return torch.ones(1, 1, length, length).tril()

@@ -88,7 +88,7 @@ def test_infinity_equals_infinity():
 
 
 def test_infinities_are_counted_in_both_directions():
-    """An infinite difference alone doesn't show whether a mask hides too much or too little."""
+    """An infinite difference alone does not show whether a mask hides too much or too little."""
     expected, received = torch.tensor([1.0, 2.0, -torch.inf, -torch.inf]), torch.tensor([1.0, -torch.inf, -1e9, 3.0])
     (difference,), _ = compare(expected, received)
     assert difference.says == (
@@ -126,5 +126,5 @@ def test_values_are_cut_off():
     ],
 )
 def test_one_number_everywhere_tells_little(value, is_informative):
-    """Many mistakes lead to zeros or NaN everywhere, so that can't show which one was made."""
+    """Many mistakes lead to zeros or NaN everywhere, so that cannot show which one was made."""
     assert _is_informative(Observation(value)) == is_informative

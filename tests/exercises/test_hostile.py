@@ -265,7 +265,7 @@ def test_a_change_of_what_belongs_to_others_costs_points(name, change, words):
 
 
 def test_drawing_random_numbers_is_allowed():
-    """Layers sample their initial weights from the global generators, but sampling doesn't set a seed."""
+    """Layers sample their initial weights from the global generators, but sampling does not set a seed."""
 
     def drawing(scores):
         torch.rand(3), np.random.rand(1000), random.random()

@@ -110,7 +110,7 @@ def test_variant_passes(exercise, part, seed):
 
 @each(VARIANTS)
 def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
-    """Honest work isn't flagged for the instructor as a copy, for calling methods, or for using torch internals."""
+    """Honest work is not flagged for the instructor as a copy, for calling methods, or for using torch internals."""
     names = [*exercise.banned, "transformer_lab."]
     for flag in review(exercise, textwrap.dedent(inspect.getsource(part)), [], []):
         assert any(f"uses `{name}" in flag for name in names if not name.startswith(".")), flag

@@ -32,7 +32,7 @@ def page_of(report) -> list[str]:
 
 
 def test_no_table_has_more_than_four_rows():
-    """A screen full of numbers doesn't teach anything."""
+    """A screen full of numbers does not teach anything."""
     report = check("scaled_dot_product_attention", lambda q, k, v, mask=None, dropout=None: (q, k))
     rows = [line for line in str(report).splitlines() if line.startswith("    [")]
     blocks = str(report).split("\n\n")
@@ -66,7 +66,7 @@ def test_the_students_text_stays_text():
 
 
 def test_states_differ_by_sign_and_word():
-    """Readers who can't tell red from green can read the word instead."""
+    """Readers who cannot tell red from green can read the word instead."""
     report = Report("x", "failed", checks=tuple(CheckResult("name", state) for state in SIGNS))
     for state, sign in SIGNS.items():
         assert f"{sign} {state}" in str(report)

@@ -238,7 +238,7 @@ def test_read_only_folder_keeps_in_memory(notebook, monkeypatch, tmp_path):
 
 
 def test_a_part_that_needs_its_notebook_says_so(notebook):
-    """The part uses a value that has no source code: the check passes, and the report says why the part isn't saved."""
+    """The part uses a value that has no source code: the check passes, and the report says why it is not saved."""
     notebook.run("globals()['anything'] = object()")
     report = notebook.run(SOFTMAX.replace("# mine", "assert anything"), "check(softmax)")
     assert report.passed
@@ -247,7 +247,7 @@ def test_a_part_that_needs_its_notebook_says_so(notebook):
 
 
 def test_a_value_that_is_changed_later_is_saved_with_its_definition(notebook):
-    """Changing an entry doesn't define the variable. If the change matters, the part isn't saved."""
+    """Changing an entry does not define the variable. If the change matters, the part is not saved."""
     notebook.run("class Calls:\n    last = None\n\nlog = Calls()", "log.last = 0")
     assert notebook.run(SOFTMAX.replace("# mine", "log.last = scores"), "check(softmax)").passed
     path = saved_parts.folder() / "softmax.py"

@@ -68,7 +68,7 @@ def test_a_simulation_is_named_although_its_numbers_are_its_own():
 
 
 def test_a_refusal_in_other_words_is_understood():
-    """Students write their own exception messages, so the catalog can't list all possible messages."""
+    """Students write their own exception messages, so the catalog cannot list all possible messages."""
 
     def careful(values, n):
         if n > len(values):
@@ -90,7 +90,7 @@ def test_a_missing_return_is_not_called_a_number():
 
 
 def test_arguments_that_make_no_sense_are_remarked_on():
-    """The exercise doesn't teach argument validation, so an answer without a `ValueError` still passes."""
+    """The exercise does not teach argument validation, so an answer without a `ValueError` still passes."""
 
     def trusting(values, n):
         return sum(values) * 0 if not values else expected_best(values, n)

@@ -110,7 +110,7 @@ def test_inputs_stay_as_they_are():
 
 
 def test_single_head_projects_and_attends(dtype, tolerance):
-    """Each of the three inputs has its own projection, and the mask doesn't have a head axis."""
+    """Each of the three inputs has its own projection, and the mask does not have a head axis."""
     head = SingleHeadAttention(d_model=6, d_k=4)
     query, memory, other = torch.randn(2, 3, 6), torch.randn(2, 5, 6), torch.randn(2, 5, 6)
     mask = torch.rand(2, 3, 5) > 0.3

@@ -1,4 +1,4 @@
-"""Aspects that `test_transformer.py` doesn't cover: extreme inputs, initial values, and where dropout acts."""
+"""Aspects that `test_transformer.py` does not cover: extreme inputs, initial values, and where dropout acts."""
 
 import pytest
 import torch

@@ -140,7 +140,7 @@ def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first,
 @kernels
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
-    """Check the gradient of the decoder's input. A model that looks ahead has a perfect loss but can't translate."""
+    """Check the gradient of the decoder's input. A model that looks ahead has a perfect loss but cannot translate."""
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
     model = randomize(Transformer(config))
     set_attention(model, attend)
@@ -223,7 +223,7 @@ def counted(model: nn.Module) -> int:
 
 
 def test_the_formula_counts_what_the_model_has():
-    """The grid covers every field that adds parameters, so that two errors can't cancel out."""
+    """The grid covers every field that adds parameters, so that two errors cannot cancel out."""
     names = ("d_model", "n_heads", "n_layers", "d_ff", "norm_first", "tie")
     for values in itertools.product((4, 12), (1, 2), (1, 3), (7, 30), (False, True), (False, True)):
         sizes = dict(zip(names, values, strict=True))

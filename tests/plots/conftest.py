@@ -56,7 +56,7 @@ def untrained_translator():
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_open():
-    """Assert that pyplot doesn't keep any figures open. They would use memory and appear twice in a notebook."""
+    """Assert that pyplot does not keep any figures open. They would use memory and appear twice in a notebook."""
     yield
     import matplotlib.pyplot as plt
 

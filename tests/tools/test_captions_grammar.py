@@ -544,7 +544,7 @@ def test_finite_verb_is_second_in_main_clauses_and_last_in_subordinate_ones(samp
 
 
 def kind_of_subordinate_clause(part: list[str]) -> str | None:
-    """Return "um", a conjunction, or "relative". If the verb isn't at the end of such a clause, return None."""
+    """Return "um", a conjunction, or "relative". If the verb is not at the end of such a clause, return None."""
     if part[0] == "um":
         joined = {f"{prefix}zu{verb}" for prefix in PREFIXES for verb in PLURAL}
         return "um" if part[-1] in joined or (part[-2] == "zu" and part[-1] in PLURAL) else None

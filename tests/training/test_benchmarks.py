@@ -36,7 +36,7 @@ def test_training_is_measured_against_a_plainer_one(against, tmp_path):
 
 
 def test_a_distilled_corpus_has_references_and_translations(tiny_corpus, tmp_path):
-    """Each source sentence has its reference and the teacher's translation. The held-out sets don't change."""
+    """Each source sentence has its reference and the teacher's translation. The held-out sets do not change."""
     output = tmp_path / "distilled"
     script = str(ROOT / "benchmarks" / "distillation.py")
     command = [sys.executable, script, "--corpus", str(tiny_corpus), "--output", str(output), "--beam", "1"]

@@ -24,7 +24,7 @@ def tiny_model(seed=0, **changes):
 
 
 def test_average_is_taken_in_float64_and_keeps_dtype_and_inputs():
-    """In half precision, 2048 + 1 + 1 + 2 would be 2050, because 2049 can't be represented."""
+    """In half precision, 2048 + 1 + 1 + 2 would be 2050, because 2049 cannot be represented."""
     states = [
         {"weight": torch.tensor([value], dtype=torch.float16), "steps": torch.tensor(index)}
         for index, value in enumerate([2048.0, 1.0, 1.0, 2.0])

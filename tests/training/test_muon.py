@@ -56,7 +56,7 @@ def test_orthogonal_matrices_have_the_singular_vectors_of_the_given_ones(shape):
 
 
 def test_nothing_comes_of_nothing():
-    """A part that doesn't affect the loss has a zero gradient, so dividing by the gradient's norm would give NaN."""
+    """A part that does not affect the loss has a zero gradient, so dividing by the gradient's norm would give NaN."""
     assert torch.equal(orthogonalize(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
 
 

@@ -26,7 +26,7 @@ def test_an_unknown_preset_is_answered_with_the_known_ones():
 
 
 def test_every_field_can_be_replaced_by_its_own_text():
-    """If a field's type couldn't be parsed from text, the field couldn't be set on the command line."""
+    """If a field's type could not be parsed from text, the field could not be set on the command line."""
     for preset in PRESETS.values():
         texts = {field.name: str(getattr(preset, field.name)).strip("()") for field in fields(preset)}
         assert override(PRESETS["tour"], texts) == preset

@@ -123,7 +123,7 @@ trainer.train(preset, sys.argv[2], on_log=on_log)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
 @pytest.mark.parametrize("where", ["in the middle of epoch 2", "between the two files of epoch 2"])
 def test_a_killed_run_that_is_resumed_equals_the_uninterrupted(where, tiny_preset, finished_run, tmp_path):
-    """If Adam's moments, the step, the batch order, or the random states weren't restored, the weights would differ."""
+    """If Adam's moments, the step, the order, or the random states were not restored, the weights would differ."""
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", CHILD, json.dumps(asdict(tiny_preset)), str(folder), where]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -238,7 +238,7 @@ def test_a_model_too_large_for_the_memory_is_one_line(tiny_preset, tmp_path):
 
 
 def test_a_run_does_not_go_on_with_other_validation_pairs(tiny_preset, finished_run, tiny_corpus, tmp_path):
-    """Validation pairs decide which weights are kept. If they changed, epochs couldn't be compared with each other."""
+    """Validation pairs decide which weights are kept. If they changed, epochs could not be compared with each other."""
     corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
     lines = (corpus / "val.en").read_text(encoding="utf-8").splitlines(keepends=True)
     (corpus / "val.en").write_text("".join(reversed(lines)), encoding="utf-8")

@@ -58,7 +58,7 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
         exercises: The registry, which maps names to objects with `answer`, `blank`, `points`, and `minutes`.
 
     Raises:
-        InputError: An exercise isn't registered or isn't followed by its check, a cell that should be empty has
+        InputError: An exercise is not registered or is not followed by its check, a cell that should be empty has
             content, or two cells would get the same ID.
     """
     import jupytext
@@ -115,7 +115,7 @@ def _split_at_headings(cells: Iterable[NotebookNode]) -> Iterable[NotebookNode]:
 
 
 class _Headings:
-    """Cell IDs derived from section headings, so that a change in one section doesn't affect the others."""
+    """Cell IDs derived from section headings, so that a change in one section does not affect the others."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -211,7 +211,7 @@ def build_notebooks(
 
 
 def outdated_notebooks(root: Path, exercises: Mapping[str, Any]) -> list[str]:
-    """Return a line for each file in `notebooks/` and `solutions/` that doesn't match its source. Runs no notebook."""
+    """Return a line for each file in `notebooks/` and `solutions/` that does not match its source. Runs no notebook."""
     lines = []
     expected = set()
     for path in _texts(root, ()):

@@ -45,7 +45,7 @@ def build_site(root: Path, out: Path) -> Path:
     """Write the source folder to `out`, build the site, and return its folder.
 
     Raises:
-        InputError: Jupyter Book isn't installed, or it reported a warning or an error.
+        InputError: Jupyter Book is not installed, or it reported a warning or an error.
     """
     builder = shutil.which("jupyter-book", path=Path(sys.executable).parent)
     if not builder:
@@ -166,7 +166,7 @@ def cross_attention() -> list[dict[str, Any]]:
 
 
 def _addresses() -> dict[str, str]:
-    """Return the URLs of the site and its source. If the site isn't built on GitHub, both are empty."""
+    """Return the URLs of the site and its source. If the site is not built on GitHub, both are empty."""
     repository = os.environ.get("GITHUB_REPOSITORY", "")
     owner, _, name = repository.partition("/")
     published = f"https://{owner.lower()}.github.io/{name}/" if repository else ""

@@ -29,7 +29,7 @@ _IMAGE = re.compile(r'<img\b(?P<before>[^>]*)\bsrc="data:image/png;base64,(?P<da
 
 
 class Sources:
-    """The website's source folder. Unchanged files aren't rewritten, so only changed pages are rebuilt."""
+    """The website's source folder. Unchanged files are not rewritten, so only changed pages are rebuilt."""
 
     def __init__(self, root: Path, out: Path) -> None:
         self.root, self.out = root, out
@@ -162,12 +162,12 @@ def _output(output: NotebookNode, source: str, sources: Sources) -> NotebookNode
 
 
 def without_headings(report: str) -> str:
-    """Turn a report's headings into paragraphs, so that they don't show up among the page's headings."""
+    """Turn a report's headings into paragraphs, so that they do not show up among the page's headings."""
     return re.sub(r"<h([1-6])\b([^>]*)>(.*?)</h\1>", r'<p class="lab-heading-\1"\2>\3</p>', report, flags=re.DOTALL)
 
 
 def _in_a_file(match: re.Match, sources: Sources) -> str:
-    """Move a picture to a file, and set its size in the `<img>`, so that the layout doesn't shift when it loads."""
+    """Move a picture to a file, and set its size in the `<img>`, so that the layout does not shift when it loads."""
     from PIL import Image
 
     data, attributes = base64.b64decode(match["data"]), match["before"] + match["after"]

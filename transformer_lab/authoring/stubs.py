@@ -21,7 +21,7 @@ def stub(answer: Callable, blank: Sequence[str] = ()) -> str:
 
     Raises:
         ValueError: `answer` is a class, and `blank` is empty or names a missing method. Also raised if `answer` is a
-            function and `blank` isn't empty.
+            function and `blank` is not empty.
     """
     return stub_source(_source(answer), answer.__name__, blank)
 

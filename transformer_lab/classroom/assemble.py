@@ -296,7 +296,7 @@ class _Plan:
     def _definitions(self, exercise: Exercise) -> list[_Cell]:
         """Return the cells that define an exercise, excluding stubs. Text cells count only if no code cell defines it.
 
-        An import or an assignment elsewhere (`from torch import softmax`) doesn't replace a function or a class.
+        An import or an assignment elsewhere (`from torch import softmax`) does not replace a function or a class.
         """
         name = exercise.name
         written = [cell for cell in self.cells if name in cell.defines and cell.is_written(exercise)]

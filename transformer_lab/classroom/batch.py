@@ -328,7 +328,7 @@ def _grade_all(
     """Yield a result for each submission, even if some of them crash the grader.
 
     Students take turns: everyone's first file is started before anyone's second file. That way, a student with many
-    files doesn't delay the others. A file waits as long as its student's running files could still use up all of
+    files does not delay the others. A file waits as long as its student's running files could still use up all of
     the student's time. Otherwise, more parallel jobs would mean more time for a student.
     """
     waiting = _in_turn(todo)

@@ -180,7 +180,7 @@ def _lines_of_cell_magic(magic: str, options: str, body: str) -> list[tuple[str,
 
 
 def _line_of_magic(before: str, command: str, code: str) -> tuple[str, str]:
-    """Return a line like `x = %time f()` as Python, and the command if it can't be analyzed: `("x = f()", "")`."""
+    """Return a line like `x = %time f()` as Python, and the command if it cannot be analyzed: `("x = f()", "")`."""
     nothing = before + ("None" if before.strip() else "pass")
     magic = command.strip("%")
     if magic in PYTHON_MAGICS:

@@ -80,12 +80,12 @@ class Course:
 
 
 def exercise_of(cell: NotebookNode) -> str | None:
-    """Return the exercise that belongs in this course cell. If it isn't an exercise cell, return None."""
+    """Return the exercise that belongs in this course cell. If it is not an exercise cell, return None."""
     return _name_in_id(cell, "exercise-", "solution")
 
 
 def check_of(cell: NotebookNode) -> str | None:
-    """Return the exercise that this course cell checks. If it isn't a check cell, return None."""
+    """Return the exercise that this course cell checks. If it is not a check cell, return None."""
     return _name_in_id(cell, "check-", "grade")
 
 

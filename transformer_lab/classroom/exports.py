@@ -145,8 +145,8 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
 
     Args:
         pages: Maps each student to their feedback page, as HTML.
-        submitted: Maps each student to their entries that count. Students whose files don't come from Moodle are left
-            out. Students who share a number are also left out, because the number doesn't identify one student.
+        submitted: Maps each student to their entries that count. Students whose files do not come from Moodle are left
+            out. Students who share a number are also left out, because the number does not identify one student.
 
     Returns:
         The zip's bytes. The same pages always yield the same bytes. If all students are left out, the result is empty.

@@ -287,7 +287,7 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
     """Return a table with one row per student, including a row with 0 points for each absent person.
 
     The cells of a notebook that was not submitted are empty. If any result was obtained without a sandbox, the last
-    column has a warning as its heading, and its cells show which students are affected. The warning doesn't have its
+    column has a warning as its heading, and its cells show which students are affected. The warning does not have its
     own line, because spreadsheets and pandas expect the headings on the first line.
     """
     import pandas
@@ -324,7 +324,7 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
 
 
 def _states(results: Sequence[ExerciseResult]) -> str:
-    """Return the states that points can't express: `not attempted: softmax, causal_mask; timed out: target_mask`."""
+    """Return the states that points cannot express: `not attempted: softmax, causal_mask; timed out: target_mask`."""
     exercises_by_state: dict[str, list[str]] = {}
     for result in results:
         if result.state not in ("passed", "failed"):
@@ -345,6 +345,6 @@ def format_points(points: float) -> str:
 
 
 def cell(text: str) -> str:
-    """Return `text` as a single line that spreadsheets don't evaluate as a formula."""
+    """Return `text` as a single line that spreadsheets do not evaluate as a formula."""
     line = " ".join(clean(text).split())
     return f"'{line}" if line.startswith(tuple(FORMULA_STARTS)) else line

@@ -155,7 +155,7 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
 def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
     """Return whether a cell can affect any answer.
 
-    It can do so by binding names that its text doesn't contain or by changing a library. Examples are
+    It can do so by binding names that its text does not contain or by changing a library. Examples are
     `from module import *`, `exec(...)`, and `torch.Tensor.normal = torch.Tensor.softmax`.
     """
     names = names_of(source)

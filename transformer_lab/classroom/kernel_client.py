@@ -150,7 +150,7 @@ class Kernel:
 
     Raises:
         SandboxError: The sandbox cannot be created.
-        KernelEnded: The kernel ended right away or didn't answer.
+        KernelEnded: The kernel ended right away or did not answer.
     """
 
     def __init__(self, package: Path, folder: Path, limits: Limits, seconds: float, sandboxed: bool = True) -> None:

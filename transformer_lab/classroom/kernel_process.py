@@ -61,7 +61,7 @@ def _enter(process: int) -> None:
     """Enter the namespaces of the sandbox's first process.
 
     For an ordinary user, bubblewrap has created a user namespace that owns the others, so enter that namespace first.
-    Otherwise, `test_root_and_ordinary_users_can_enter_a_sandbox` fails. A kernel that doesn't enter the namespaces
+    Otherwise, `test_root_and_ordinary_users_can_enter_a_sandbox` fails. A kernel that does not enter the namespaces
     makes `test_detached_processes_end_with_the_kernel` fail.
     """
     namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]

@@ -1,6 +1,6 @@
 """The half of the scoring that runs alongside the student's code.
 
-It finds the student's object, calls it, and returns plain data. It doesn't know the answers. The other half,
+It finds the student's object, calls it, and returns plain data. It does not know the answers. The other half,
 `scoring.py`, assumes that the student may have forged everything it receives.
 """
 

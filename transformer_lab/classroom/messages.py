@@ -18,7 +18,7 @@ Message = dict[str, Any]
 
 
 def parse(frames: list[bytes], request_id: str) -> Message | None:
-    """Return a message's type and content. If it doesn't answer the request or isn't a message, return None."""
+    """Return a message's type and content. If it does not answer the request or is not a message, return None."""
     try:
         start = frames.index(DELIMITER)
         header, parent, _, content = frames[start + 2 : start + 6]
@@ -49,7 +49,7 @@ def is_idle(message: Message) -> bool:
 def checked_output(message: Message) -> Message | None:
     """Return an output with only the fields of its kind, each of the right type.
 
-    If nbval doesn't use this kind of output, return None.
+    If nbval does not use this kind of output, return None.
     """
     kind, content = message["msg_type"], message["content"]
     fields: dict[str, Any]

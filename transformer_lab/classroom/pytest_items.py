@@ -57,7 +57,7 @@ class SubmissionRun:
         self.code = [cell for cell in self.assembled.notebook.cells if cell.cell_type == "code"]
 
     def written_notebook(self) -> Path:
-        """Write the assembled notebook for pytest, under a name that the student didn't choose."""
+        """Write the assembled notebook for pytest, under a name that the student did not choose."""
         path = self.folder / f"{self.assembled.name}.ipynb"
         path.write_text(json.dumps(self.assembled.notebook), encoding="ascii")
         return path
@@ -281,7 +281,7 @@ class GradedExercise(pytest.Item):
     def _score_where_checked(self) -> ExerciseResult | None:
         """Score the exercise right after its check if a later cell redefines one of the names involved.
 
-        A later `from torch.nn.functional import softmax` replaces the student's function, but the student wouldn't
+        A later `from torch.nn.functional import softmax` replaces the student's function, but the student would not
         notice, because the check has passed.
         """
         run, exercise = self.parent.run, self.exercise

@@ -61,7 +61,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
 
 
 class EarlyReports:
-    """Reports about the results so far, so that slow submissions don't keep the instructor from seeing the others.
+    """Reports about the results so far, so that slow submissions do not keep the instructor from seeing the others.
 
     They are written when every student has a result, while the grader waits for slow submissions, and after Ctrl-C.
     Writing takes seconds in a large class. So while the grader waits, they are written only if at most half as many
@@ -81,7 +81,7 @@ class EarlyReports:
         self._most_missing = self._missing - 1  # to be worth writing while the grader waits
 
     def add(self, result: SubmissionResult) -> None:
-        """Count a result, and write the reports if it's the first one of the last student."""
+        """Count a result, and write the reports if it is the first one of the last student."""
         self._missing -= 1
         if result.student in self._students:
             self._students.remove(result.student)

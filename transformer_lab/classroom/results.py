@@ -103,7 +103,7 @@ def require_gradebook(folder: Path, option: str) -> None:
     """Check that a folder has a gradebook. Importing this module is fast, so the command line can do this right away.
 
     Raises:
-        InputError: The folder has no gradebook, so `option` can't be used.
+        InputError: The folder has no gradebook, so `option` cannot be used.
     """
     if not (folder / GRADEBOOK).exists():
         raise InputError(f"there is no gradebook in {folder}: grade without {option} first")

@@ -51,7 +51,7 @@ class Attendance:
 
     @property
     def is_of_others(self) -> bool:
-        """Whether the roster seems to be for another class: most people are absent, and most students aren't listed."""
+        """Whether this seems to be another class's roster: most people are absent, and most students are not listed."""
         present = self.listed - len(self.absent)
         return len(self.absent) > present and len(self.unlisted) > present
 

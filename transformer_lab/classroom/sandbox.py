@@ -55,7 +55,7 @@ class Sandbox:
         sockets: Folder that contains the grader's sockets. Inside the sandbox, its path is `INSIDE`.
 
     Raises:
-        SandboxError: bubblewrap is missing or isn't allowed to create namespaces here, or there is no seccomp filter
+        SandboxError: bubblewrap is missing or is not allowed to create namespaces here, or there is no seccomp filter
             for this machine.
     """
 

@@ -116,7 +116,7 @@ def _observe(
     """Return the kernel's observation for each check, and remarks.
 
     Raises:
-        _NotObserved: There is nothing to observe, or `kernel_side.py` can't have written the reply.
+        _NotObserved: There is nothing to observe, or `kernel_side.py` cannot have written the reply.
         KernelEnded: The kernel is gone.
     """
     name = exercise.name

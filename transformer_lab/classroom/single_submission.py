@@ -24,7 +24,7 @@ def single_submission(file: str) -> Iterator[tuple[SubmissionRun, Path]]:
     """Yield the plug-in that grades the notebook in `file`, and the path of the notebook assembled from it.
 
     Raises:
-        InputError: The file isn't one of the course's notebooks.
+        InputError: The file is not one of the course's notebooks.
     """
     course = Course.find()
     submissions = list(collect([Path(file)]))

@@ -140,7 +140,7 @@ def _in_path(path: Path) -> list[_Candidate]:
 
 
 def _by_student(files: Sequence[_File], fallback: str, where: str) -> list[_Candidate]:
-    """Return all students' files. Files whose names don't identify a student belong to `fallback`."""
+    """Return all students' files. Files whose names do not identify a student belong to `fallback`."""
     files_of: dict[_Owner, list[_File]] = {}
     for file in files:
         files_of.setdefault(_owner(file) or _Owner(fallback), []).append(file)

@@ -47,7 +47,7 @@ def summary_page(
         entries: The results that count.
         names: Maps students to the names of their pages in `feedback/`, without the suffix.
         attendance: The comparison with the roster.
-        ungraded: How many submissions are missing because the run isn't finished.
+        ungraded: How many submissions are missing because the run is not finished.
     """
     graded = [entry for entry in entries if entry.result.exercises]  # those that count toward the averages
     results = [(entry.student, result) for entry in entries for result in entry.result.exercises]
@@ -169,7 +169,7 @@ def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
 
 
 def _stuck(graded: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return who is stuck on each exercise. Students are stuck on a notebook's first exercise that they didn't pass."""
+    """Return who is stuck on each exercise: students are stuck on a notebook's first exercise they did not pass."""
     stuck: dict[str, list[tuple[str, str]]] = {}
     for entry in graded:
         first = next((result for result in entry.result.exercises if result.state != "passed"), None)

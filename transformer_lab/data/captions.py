@@ -1,6 +1,6 @@
 """The `captions` corpus: 50,000 synthetic picture captions in German and English.
 
-With this corpus, the course doesn't need to download anything.
+With this corpus, the course does not need to download anything.
 
 The captions are about people, animals, clothes, places, and actions, like those of Multi30k (Elliott et al. 2016). They
 come from a grammar (`tools/captions`) with everything that makes German hard: three genders, three ways to inflect an

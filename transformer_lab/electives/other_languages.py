@@ -46,7 +46,7 @@ def split_chinese(text: str) -> list[str]:
     Returns:
         The tokens. Every character for which `is_chinese_character` is true is one, including full-width punctuation.
         Everything else is split by `words_13a`, which gets the whole sentence, with a space on both sides of every
-        Chinese character. (Don't pass it the pieces one by one. Its rules depend on what's next to a period: in
+        Chinese character. (Do not pass it the pieces one by one. Its rules depend on what is next to a period: in
         `第3.章`, "chapter 3.", the period is a token.) No token contains a space, and nothing but spaces is lost.
     """
     apart = "".join(f" {character} " if is_chinese_character(character) else character for character in text.strip())

@@ -14,13 +14,13 @@ a mistake, and gradebooks show this slug. The heading is followed by the edits t
 answer and by the text for the student.
 
 - `` `fragment` → `replacement` `` replaces a piece of the answer's source, which excludes docstrings and comments.
-  Whitespace between tokens doesn't matter. The fragment must occur exactly once. With a suffix such as `` ×3 ``, it
+  Whitespace between tokens does not matter. The fragment must occur exactly once. With a suffix such as `` ×3 ``, it
   must occur that many times.
 - `` `fragment` → nothing `` deletes it. Several such lines are applied together.
 - A line that begins with `or` starts a different set of edits that makes the same mistake.
 - A ```` ```diff ```` block changes several lines: `-` lines are replaced by `+` lines.
-- A ```` ```python ```` block is a whole function or class, for mistakes that can't be written as edits. It can refer to
-  the correct version as `answer`.
+- A ```` ```python ```` block is a whole function or class, for mistakes that cannot be written as edits. It can refer
+  to the correct version as `answer`.
 - `only if the code has` `` `pattern` `` and `not if the code has` `` `pattern` `` search the student's source for a
   regular expression. If the source is unknown, an entry with such a rule is never reported.
 """
@@ -85,7 +85,7 @@ def mistakes_of(exercise: Exercise) -> list[Mistake]:
     """Return the known mistakes of an exercise, in catalog order.
 
     Raises:
-        CatalogueError: An entry is malformed or doesn't fit the answer.
+        CatalogueError: An entry is malformed or does not fit the answer.
     """
     return [_mistake(exercise, entry) for entry in _all_entries() if entry.exercise == exercise.name]
 
@@ -107,7 +107,7 @@ def read(path: Path) -> list[Entry]:
     """Read the entries of one file.
 
     Raises:
-        CatalogueError: The file doesn't have the format described in this module's docstring.
+        CatalogueError: The file does not have the format described in this module's docstring.
     """
     entries: list[Entry] = []
     exercise, in_hints = "", True
@@ -180,7 +180,7 @@ def _mistake(exercise: Exercise, entry: Entry) -> Mistake:
     """Apply an entry to the answer.
 
     Raises:
-        CatalogueError: The entry doesn't fit the answer or is incomplete.
+        CatalogueError: The entry does not fit the answer or is incomplete.
     """
     ways = [_edited(exercise, entry, way) for way in entry.ways if way]
     for number, source in entry.whole:

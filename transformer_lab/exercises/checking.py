@@ -32,7 +32,7 @@ class CheckFailed(Exception):  # noqa: N818 (notebooks and graders use this name
 
 
 class CheckUsageError(InputError):
-    """Raised if `check` can't check what it was given."""
+    """Raised if `check` cannot check what it was given."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"check: {self}"]
@@ -48,7 +48,7 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
         The report, which a notebook displays. A part that passes is saved for later notebooks (`transformer_lab.mine`).
 
     Raises:
-        InputError: The arguments can't be checked. The message says what to pass instead.
+        InputError: The arguments cannot be checked. The message says what to pass instead.
         CheckFailed: The check fails, and TRANSFORMER_LAB_STRICT is 1 or nbgrader runs the notebook.
     """
     if is_checking():
@@ -75,7 +75,7 @@ def _is_strict() -> bool:
 
 
 def _next_step(exercise: Exercise, saved: Path | None) -> str:
-    """Say where a part was saved and what to do next. If it wasn't saved, return ""."""
+    """Say where a part was saved and what to do next. If it was not saved, return ""."""
     if saved is None:
         return ""
     following = replace(progress(), current=notebook_of(exercise.name)).following

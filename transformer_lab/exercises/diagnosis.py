@@ -1,8 +1,8 @@
 """Find the mistake that explains a student's results: the edit to the answer that produces the same results.
 
 Tools that repair students' code use the same kind of search (Wang, Singh, and Su, "Search, Align, and Repair", PLDI
-2018). A mistake is reported only if it agrees with the student's results in every check, so that students aren't told
-about mistakes they didn't make.
+2018). A mistake is reported only if it agrees with the student's results in every check, so that students are not told
+about mistakes they did not make.
 """
 
 import functools
@@ -53,7 +53,7 @@ def diagnose(reference: Reference, observations: dict[str, Observation], source:
     Args:
         reference: The exercise and the seed.
         observations: The observations of the student's object, by check name.
-        source: The student's code without comments, which can rule out a mistake. Pass None if the code isn't known.
+        source: The student's code without comments, which can rule out a mistake. Pass None if the code is not known.
     """
     return _Search(reference, observations, source).diagnosis()
 
@@ -191,7 +191,7 @@ class _Search:
     def _is_evident(self, part: Wrong, both: Wrong) -> bool:
         """Return whether some failed check shows the effect of one mistake, `part`, and supports the pair, `both`.
 
-        A `RuntimeError` with a different message doesn't count, because torch raises it for almost everything.
+        A `RuntimeError` with a different message does not count, because torch raises it for almost everything.
         """
 
         def is_evidence(check: Check) -> bool:

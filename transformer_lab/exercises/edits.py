@@ -1,7 +1,7 @@
 """Create wrong versions of an answer by editing its source.
 
 An edit replaces a piece of the answer's *bare source*, which is the whole definition without docstrings and comments.
-Edits that don't overlap can be applied together, so a combination of two mistakes doesn't need its own code.
+Edits that do not overlap can be applied together, so a combination of two mistakes does not need its own code.
 """
 
 import ast
@@ -32,7 +32,7 @@ _file_numbers = itertools.count(1)
 
 
 class EditError(ValueError):
-    """Raised if an edit doesn't fit the source. The message says why."""
+    """Raised if an edit does not fit the source. The message says why."""
 
 
 @dataclass(frozen=True, order=True)
@@ -60,7 +60,7 @@ def without_comments(source: str) -> str:
     """Return Python source without docstrings, comments, and blank lines.
 
     Raises:
-        SyntaxError: `source` isn't valid Python.
+        SyntaxError: `source` is not valid Python.
     """
     lines = source.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -78,7 +78,7 @@ def without_comments(source: str) -> str:
 
 
 def bare_or_none(source: str) -> str | None:
-    """Return a student's source without comments. If it is empty or can't be parsed, return None."""
+    """Return a student's source without comments. If it is empty or cannot be parsed, return None."""
     try:
         return without_comments(textwrap.dedent(source)) if source.strip() else None
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
@@ -89,7 +89,7 @@ def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
     """Return the `(start, end)` of each occurrence of `fragment`, regardless of the whitespace between its tokens.
 
     Raises:
-        EditError: The fragment doesn't occur exactly `times` times.
+        EditError: The fragment does not occur exactly `times` times.
     """
     lexemes = re.findall(r"(\w+)|([^\w\s])", fragment)
     if not lexemes:
@@ -136,7 +136,7 @@ class Wrong:
         """The function or class that the source defines.
 
         Raises:
-            SyntaxError: The edited source isn't valid Python.
+            SyntaxError: The edited source is not valid Python.
             Exception: The definition fails when it is run.
         """
         file = f"<{self.exercise.name} {self.label} {next(_file_numbers)}>"
@@ -160,7 +160,7 @@ class Wrong:
 
 @functools.cache  # cached, because the same versions recur: students make the same mistakes
 def joined(first: Wrong, second: Wrong) -> Wrong | None:
-    """Return a version with the edits of both. If they can't be applied together, return None.
+    """Return a version with the edits of both. If they cannot be applied together, return None.
 
     Overlapping edits can still be applied one after the other if the second one fits the text inserted by the first.
     """

@@ -36,7 +36,7 @@ def examine(exercise: Exercise, subject: Any, seed: int = 0) -> tuple[Report, st
 
 
 def source_of(subject: Any) -> str | None:
-    """Return the source of a function or class without comments. If the source isn't known, return None."""
+    """Return the source of a function or class without comments. If the source is not known, return None."""
     with suppress(OSError, TypeError):
         return bare_or_none(inspect.getsource(unwrapped(subject)))
     pieces = []

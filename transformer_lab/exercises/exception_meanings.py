@@ -86,13 +86,13 @@ _MEANINGS = {
 
 
 def meaning(text: str, signature: str, is_own_call: bool) -> str:
-    """Return what an exception means, or "" if it isn't a common one.
+    """Return what an exception means, or "" if it is not a common one.
 
     Args:
         text: The exception, as "Type: message".
         signature: The exercise's name and parameters.
         is_own_call: Whether the exercise itself may have been called with the wrong arguments. If it was a different
-            function, the signature doesn't help.
+            function, the signature does not help.
     """
     for pattern, says in _MEANINGS.items():
         match = re.search(pattern, text)

@@ -99,7 +99,7 @@ class Exercise:
         return check.call or self.call or (call_module if isinstance(self.answer, type) else call_function)
 
     def input_seed(self, check: Check, seed: int) -> int:
-        """Return the seed for the inputs of one check. This seed doesn't change when other checks are added.
+        """Return the seed for the inputs of one check. This seed does not change when other checks are added.
 
         A grader's seed is secret and is used as a hash key, so neither one check's inputs nor the number returned here
         reveals another check's inputs. In a notebook, the inputs are public.

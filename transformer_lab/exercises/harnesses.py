@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 
 class ParameterError(Exception):
-    """Raised if a module doesn't have the parameters that the exercise requires. The message is for the student."""
+    """Raised if a module does not have the parameters that the exercise requires. The message is for the student."""
 
 
 def call_function(subject: Callable, **inputs: Any) -> Any:
@@ -37,7 +37,7 @@ def call_module(subject: type[nn.Module], arguments: dict, weights: dict[str, Te
 
 
 def call_in_evaluation(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor], **inputs: Any) -> Any:
-    """Call a module in evaluation mode, so that a wrong dropout rate doesn't hide a wrong formula."""
+    """Call a module in evaluation mode, so that a wrong dropout rate does not hide a wrong formula."""
     return build(subject, arguments, weights).eval()(*inputs.values())
 
 
@@ -81,7 +81,7 @@ def build(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor])
 
 
 def build_with_zeros(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
-    """Do the same as `build`, but set all other parameters to 0, so that an extra bias doesn't change the results."""
+    """Do the same as `build`, but set all other parameters to 0, so that an extra bias does not change the results."""
     module = build(subject, arguments, weights)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -128,8 +128,8 @@ def extremes(
 ) -> dict[str, Tensor]:
     """Return the largest and smallest results of `samples` training-mode calls and `evaluated` evaluation-mode calls.
 
-    All calls are made as rows of one batch. The arguments in `others` aren't repeated. If there are only a few possible
-    outcomes, a large number of samples covers them all, so the extremes don't depend on chance.
+    All calls are made as rows of one batch. The arguments in `others` are not repeated. If there are only a few
+    possible outcomes, a large number of samples covers them all, so the extremes do not depend on chance.
     """
 
     def results(count: int) -> Tensor:
@@ -205,7 +205,7 @@ def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -
 
 
 def class_of_its_own(subject: Any) -> Any:
-    """Return a copy of a class, so that data stored in the class doesn't carry over from one check to the next."""
+    """Return a copy of a class, so that data stored in the class does not carry over from one check to the next."""
     if not isinstance(subject, type):
         return subject
     stored = {name: part for name, part in vars(subject).items() if isinstance(part, dict) or hasattr(part, "append")}

@@ -69,8 +69,8 @@ def judge(
         observations: The observations, keyed by check name. They were made with the inputs that `exercise.inputs(check,
             seed)` returns. A check without an observation is "not checked".
         seed: The seed used for the observations.
-        source: The student's code without comments, which can rule out a mistake. Pass None if the code isn't known.
-        explained: Whether to look for the mistake, which can take a few seconds. The score doesn't depend on this.
+        source: The student's code without comments, which can rule out a mistake. Pass None if the code is not known.
+        explained: Whether to look for the mistake, which can take a few seconds. The score does not depend on this.
     """
     reference = reference_of(exercise, seed)
     verdicts = [verdict_on(reference, check, observations.get(check.name)) for check in exercise.checks]

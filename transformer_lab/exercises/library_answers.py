@@ -10,7 +10,7 @@ def library_answers(source: str, banned: Sequence[str], names: Mapping[str, str]
     """Return the full names of the banned functions and methods that `source` uses, in order of use.
 
     Args:
-        source: Python source. If it can't be parsed, the result is empty.
+        source: Python source. If it cannot be parsed, the result is empty.
         banned: Full names, such as `torch.nn.functional.softmax`. A trailing dot bans everything below the name. A
             leading dot bans methods of that name on any object.
         names: Maps each name bound by an import outside `source` to its full name.
@@ -40,7 +40,7 @@ def library_answers(source: str, banned: Sequence[str], names: Mapping[str, str]
 
 
 def _full_name(node: ast.AST, known: Mapping[str, str]) -> str:
-    """Return `torch.nn.functional.softmax` for `F.softmax`. If the expression isn't a dotted name, return ""."""
+    """Return `torch.nn.functional.softmax` for `F.softmax`. If the expression is not a dotted name, return ""."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -142,7 +142,7 @@ NUMPY_ATTENTION = Exercise(
 
 
 def padding_inputs(sampler: InputSampler) -> dict[str, Tensor]:
-    """Hide a key that has by far the highest score and an unusual value. It isn't the first one."""
+    """Hide a key that has by far the highest score and an unusual value. It is not the first one."""
     hidden = sampler.integer(1, 3)
     inputs = {
         "query": sampler.numbers(1, 2, 3, low=0.5, high=2),
@@ -374,7 +374,7 @@ def three_projections_with_bias(inputs, received):
 
 
 def output_with_other_hidden_keys(subject, arguments, query, key, value, mask):
-    """Call the module with its initial weights, because a mask's effect doesn't depend on the layers' sizes."""
+    """Call the module with its initial weights, because a mask's effect does not depend on the layers' sizes."""
     output, other = subject(*arguments.values()).eval()(query, key, value, mask)
     return {"output": output, "output with other hidden keys": other}
 
@@ -382,7 +382,7 @@ def output_with_other_hidden_keys(subject, arguments, query, key, value, mask):
 def inputs_of_layers(subject, arguments, query, key, value):
     """Return the inputs that `w_q`, `w_k`, and `w_v` were called with, even if the call to the module fails later.
 
-    A layer that wasn't called is left out, because its weights may be used in a different way.
+    A layer that was not called is left out, because its weights may be used in a different way.
     """
     from contextlib import suppress
 

@@ -271,7 +271,7 @@ def trained_parameters(subject, arguments):
 
 
 def table_after_a_move(subject, arguments, x):
-    """Find tensors that aren't moved with the module or in `forward`.
+    """Find tensors that are not moved with the module or in `forward`.
 
     Run `forward` on the CPU, because "meta" is slow.
     """

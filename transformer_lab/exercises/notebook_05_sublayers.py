@@ -21,7 +21,7 @@ from transformer_lab.model import FeedForward, LayerNorm, ResidualConnection
 
 
 def uneven(sampler: InputSampler, *shape: int) -> Tensor:
-    """Return numbers that all differ along the last axis, so that their standard deviation isn't zero.
+    """Return numbers that all differ along the last axis, so that their standard deviation is not zero.
 
     The mean and standard deviation of each sentence's first position are higher than those of the others.
     """

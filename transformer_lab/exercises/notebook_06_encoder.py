@@ -67,8 +67,8 @@ def module_inputs(
 ) -> dict:
     """Return inputs for a stack of `n_layers` (None: a single layer), with sequences of the given lengths.
 
-    A stack's `d_ff` is odd, so it can't be used as `d_model`. With `masked`, the source has padding, and a decoder's
-    target can't look ahead.
+    A stack's `d_ff` is odd, so it cannot be used as `d_model`. With `masked`, the source has padding, and a decoder's
+    target cannot look ahead.
     """
     sizes = {"n_layers": n_layers} if n_layers else {}
     d_ff = d_ff or (2 * sampler.integer(1, 2) + 1 if n_layers else sampler.integer(5, 7))

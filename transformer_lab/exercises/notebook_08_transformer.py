@@ -337,7 +337,7 @@ def config_of(**others) -> dict:
 def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: int = 0, padded: bool = False) -> Tensor:
     """Return sentences of different tokens. With `padded`, all but the first have padding.
 
-    If `pad_id` isn't 0, then 0 is a word.
+    If `pad_id` is not 0, then 0 is a word.
     """
     known = [token for token in range(vocab) if token != pad_id]
     tokens = torch.tensor([sampler.shuffled(known)[:length] for _ in range(batch)])
@@ -352,7 +352,7 @@ def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: in
 def sentence_inputs(
     sampler: InputSampler, source: int = 3, target: int = 2, batch: int = 1, padded: bool = False, **others
 ):
-    """Use only tokens that both vocabularies have, so that a token in the wrong embedding doesn't always crash.
+    """Use only tokens that both vocabularies have, so that a token in the wrong embedding does not always crash.
 
     With `tie`, three of the weights are loaded into one parameter, and the last one wins.
     """
@@ -694,7 +694,7 @@ def layers_count_alike(inputs, received):
 
 
 def is_no_float(config: dict) -> bool:
-    """Return whether a float64 can't represent the number of parameters exactly."""
+    """Return whether a float64 cannot represent the number of parameters exactly."""
     count = count_parameters(TransformerConfig(**config))
     return int(float(count)) != count
 

@@ -165,7 +165,7 @@ def letters(sampler: InputSampler, count: int) -> list[str]:
 
 
 def a_frequent_pair(sampler: InputSampler) -> dict:
-    """Return words that share a pair. The last one is the rarest, so its count alone isn't the highest."""
+    """Return words that share a pair. The last one is the rarest, so its count alone is not the highest."""
     a, b, *others = letters(sampler, 2 + sampler.integer(2, 3))
     most = sampler.integer(4, 6)
     return {"word_counts": {a + b + other: most - index for index, other in enumerate(others)}, "n_merges": 1}
@@ -478,7 +478,7 @@ PAD_BATCH = Exercise(
 def almost_the_same_length(sampler: InputSampler) -> dict:
     """Return an odd number of short sentences, of which two fit into a batch, and two that are one token longer.
 
-    The first long one comes second, so a batch that isn't full yet has no room for it.
+    The first long one comes second, so a batch that is not full yet has no room for it.
     """
     length, count = sampler.integer(4, 6), 2 * sampler.integer(2, 4) + 1
     lengths = [length, length + 1, *[length] * (count - 1)]
@@ -487,7 +487,7 @@ def almost_the_same_length(sampler: InputSampler) -> dict:
 
 
 def lengths_whose_sum_would_fit(sampler: InputSampler) -> dict:
-    """Return four short sentences and two long ones. If padding didn't count, the short ones could join a long one."""
+    """Return four short sentences and two long ones. If padding did not count, the short ones could join a long one."""
     long = sampler.integer(5, 8)
     short = sampler.integers(4, low=1, high=2).tolist()
     return {"lengths": [long, *short, long + 2], "max_tokens": 2 * (long + 2)}
@@ -503,7 +503,7 @@ def short_ones_after_long_ones(sampler: InputSampler) -> dict:
 
 
 def two_that_fill_a_batch_alone(sampler: InputSampler) -> dict:
-    """Return two long sentences, and short ones that don't fill a batch. Two short ones follow the first long one."""
+    """Return two long sentences, and short ones that do not fill a batch. Two short ones follow the first long one."""
     longest, count, first = sampler.integer(6, 8), sampler.integer(4, 5), sampler.integer(1, 2)
     lengths = [1] * count
     lengths.insert(first, longest)
@@ -512,7 +512,7 @@ def two_that_fill_a_batch_alone(sampler: InputSampler) -> dict:
 
 
 def forty_sentences(sampler: InputSampler) -> dict:
-    """Return lengths from 1 to 10. The 10 doesn't fit into a batch with the three before it. The last 20 are short."""
+    """Return lengths from 1 to 10. The 10 does not fit into a batch with the three before it. The last 20 are short."""
     long, short = sampler.shuffled([6, 7, 8, 9] * 4), sampler.shuffled([1, 2, 3, 4, 5] * 4)
     return {"lengths": [1, 1, 1, 10, *long, *short], "max_tokens": sampler.integer(31, 37)}
 
@@ -524,7 +524,7 @@ def a_sentence_that_is_too_long(sampler: InputSampler) -> dict:
 
 
 def batches_that_keep_the_rules(inputs, expected, received):
-    """Say what's wrong with a partition. If nothing is wrong, return None. There is more than one right answer."""
+    """Say what is wrong with a partition. If nothing is wrong, return None. There is more than one right answer."""
     lengths, max_tokens = inputs["lengths"], inputs["max_tokens"]
     if not isinstance(received, list | tuple):
         return f"expected a list of batches; got {described(received)}"
@@ -575,7 +575,7 @@ def sentences_of_lengths(lengths: list[int]) -> str:
 
 
 def outcome_with_a_long_sentence(subject, lengths, max_tokens):
-    """Make sure that sentences that fit don't raise an exception. Then return the result for one that doesn't fit."""
+    """Make sure that sentences that fit do not raise an exception. Then return the result for one that does not fit."""
     subject([length for length in lengths if length <= max_tokens], max_tokens)
     return outcome(subject, lengths, max_tokens)
 

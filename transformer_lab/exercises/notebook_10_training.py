@@ -17,7 +17,7 @@ BOS, EOS = 1, 2
 
 
 def padded_targets(sampler: InputSampler, lengths: list[int], vocab: int = 10, pad_id: int = 0) -> Tensor:
-    """Return targets `(batch, longest)`: bos, tokens, eos, padding. If `pad_id` isn't 0, each row contains token 0."""
+    """Return targets `(batch, longest)`: bos, tokens, eos, padding. If `pad_id` is not 0, each row contains token 0."""
     target = torch.full((len(lengths), max(lengths)), pad_id)
     tokens = [token for token in range(3, vocab) if token != pad_id]
     for row, length in zip(target, lengths, strict=True):
@@ -88,7 +88,7 @@ SHIFT_TARGET = Exercise(
 def loss_inputs(sampler: InputSampler, lengths: list[int], smoothing: float, vocab: int = 5, pad_id: int = 0) -> dict:
     """Return padded labels with the given lengths, and logits at every position, including the padding.
 
-    If `pad_id` isn't 0, each row starts with token 0. Padding has the highest logit, and the correct token has by far
+    If `pad_id` is not 0, each row starts with token 0. Padding has the highest logit, and the correct token has by far
     the lowest, so a wrong weight for either of them always changes the loss. Each sentence has a higher loss than the
     one before it.
     """
@@ -448,7 +448,7 @@ def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
 
 
 def evaluate_nothing(subject, sources, targets, weights, pad_id):
-    """Make sure that evaluating batches doesn't raise an exception. Then make a call without any batches."""
+    """Make sure that evaluating batches does not raise an exception. Then make a call without any batches."""
     model = two_tables(weights, pad_id)
     subject(model, batches_of(sources, targets, pad_id))
     return outcome(subject, model, [])

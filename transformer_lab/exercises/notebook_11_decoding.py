@@ -264,7 +264,7 @@ def growing_penalties(subject, length, alpha):
 
 
 def a_length(sampler: InputSampler, longest: int) -> int:
-    """Return a length for which (5 + length) / 6 isn't a whole number."""
+    """Return a length for which (5 + length) / 6 is not a whole number."""
     return 6 * sampler.integer(1, longest // 6 - 1) + sampler.integer(2, 6)
 
 
@@ -557,7 +557,7 @@ def masked_cache_inputs(sampler: InputSampler) -> dict:
 
 
 def siblings_inputs(sampler: InputSampler) -> dict:
-    """Return two pairs of tokens. The first two don't see each other; the others see themselves and one of those."""
+    """Return two pairs of tokens. The first two do not see each other; the others see themselves and one of those."""
     mask = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
     return cache_inputs(sampler, 1, 4, 6, 2) | {"mask": mask}
 

@@ -31,7 +31,7 @@ def corpus_of(*pairs: tuple[list | str, list | str], **others: int) -> dict:
 def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
     """Return a hypothesis with wrong words around the right ones, which come later in the longer reference.
 
-    There are an even number of right words and more than three wrong ones. Otherwise, n-grams that don't overlap might
+    There are an even number of right words and more than three wrong ones. Otherwise, n-grams that do not overlap might
     have the same precision by chance.
     """
     before, after = sampler.integer(1, 2), sampler.integer(3, 4)
@@ -54,7 +54,7 @@ def repeated_word_inputs(sampler: InputSampler, times: int, times_in_reference: 
 def turned_round_inputs(sampler: InputSampler) -> dict:
     """Return a hypothesis whose first two words are swapped. The number of right words is even.
 
-    If it were odd, bigrams that don't overlap might have the same precision by chance.
+    If it were odd, bigrams that do not overlap might have the same precision by chance.
     """
     pair, right, wrong = some_words(sampler, 2, 2 * sampler.integer(3, 7), sampler.integer(1, 6))
     return corpus_of(([*pair, *right, *wrong], [*pair[::-1], *right]), n=2)
@@ -72,7 +72,7 @@ def long_and_short_inputs(sampler: InputSampler) -> dict:
 def swapped_words_inputs(sampler: InputSampler) -> dict:
     """Return two hypotheses, each with some words that occur only in the other one's reference.
 
-    They have the same precision, so it doesn't matter here how the two are combined.
+    They have the same precision, so it does not matter here how the two are combined.
     """
     right, wrong = sampler.integer(1, 6), sampler.integer(1, 5)
     first, second, mine, yours = some_words(sampler, right, right, wrong, wrong)
@@ -91,8 +91,8 @@ def short_sentence_inputs(sampler: InputSampler) -> dict:
 def same_characters_inputs(sampler: InputSampler) -> dict:
     """Return a pair of sentences that differ only in word boundaries, and a pair that is mostly right.
 
-    In the second pair, the hypothesis is longer. The numbers of words are even, so that bigrams that don't overlap
-    can't have the same precision by chance.
+    In the second pair, the hypothesis is longer. The numbers of words are even, so that bigrams that do not overlap
+    cannot have the same precision by chance.
     """
     (first, second), right, wrong = some_words(sampler, 2, 2 * sampler.integer(2, 7), 2 * sampler.integer(1, 3))
     merged = [first + "x", second, first], [first, "x" + second, first]

@@ -100,7 +100,7 @@ def names_are_not_mixed_up(inputs, received):
 
 
 def different_models_are_refused(inputs, received):
-    """Return a remark if mismatched checkpoints or an empty list don't raise a `ValueError`."""
+    """Return a remark if mismatched checkpoints or an empty list do not raise a `ValueError`."""
     for given, error in received.items():
         if error not in REFUSED:
             if given.startswith("no"):

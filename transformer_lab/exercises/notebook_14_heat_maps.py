@@ -133,8 +133,8 @@ def aligned_with_ties(sampler: InputSampler) -> dict:
 def all_found(sampler: InputSampler) -> dict:
     """Link each query to its own key, which gets the query's highest weight, and add some links that are missed.
 
-    The query that finds the last key is also linked to the first one, so it's wrong to look only at a row's first link.
-    That link has the second-highest weight in its row, so it's also wrong to propose two links in each row.
+    The query that finds the last key is also linked to the first one, so it is wrong to look only at a row's first
+    link. That link has the second-highest weight in its row, so it is also wrong to propose two links in each row.
     """
     length = sampler.integer(4, 7)
     order, keys = sampler.order(length), torch.eye(length, dtype=torch.float64)

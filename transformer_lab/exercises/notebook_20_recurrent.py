@@ -71,7 +71,7 @@ def additive_mask_inputs(sampler: InputSampler) -> dict:
 
 
 def additive_keys_inputs(sampler: InputSampler) -> dict:
-    """Pass keys that don't come from the memory but have its width, so that projecting them again doesn't crash."""
+    """Pass keys that do not come from the memory but have its width, so that projecting them again does not crash."""
     inputs = additive_inputs(sampler, batch=2, query=1, key=3, d_memory=4, d_attention=4)
     return inputs | {"mask": None, "keys": sampler.numbers(2, 3, 4, low=-1.5, high=1.5)}
 
@@ -331,7 +331,7 @@ KEYS_EVERY_STEP = (
 def decoder_inputs(sampler: InputSampler, batch: int = 1, target: int = 3, source: int = 3) -> dict:
     """Make the attention layer's weights larger than the others, so that the query has an effect.
 
-    The second token's embedding is halfway between two others, so that it's never the likeliest output.
+    The second token's embedding is halfway between two others, so that it is never the likeliest output.
     """
     arguments = {"vocab_size": 7, "d_model": 4, "dropout": 0.0, "pad_id": 0}
     weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)
@@ -371,8 +371,9 @@ def decoder_dropout_inputs(sampler: InputSampler) -> dict:
     """Use only one feature of the embeddings, so that 400 random samples cover all possible outcomes.
 
     This feature raises the state, which raises the output, while the embedding itself lowers the output. This shows
-    whether dropout drops different features for the cell and for the output. There's only one source word, so the state
-    doesn't change the context. The second token has a medium-sized embedding, which is never the likeliest output.
+    whether dropout drops different features for the cell and for the output. There is only one source word, so the
+    state does not change the context. The second token has a medium-sized embedding, which is never the likeliest
+    output.
     """
     arguments = {"vocab_size": 4, "d_model": 2, "dropout": (0.4, 0.45, 0.55)[sampler.integer(0, 2)], "pad_id": 0}
     weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)

@@ -91,7 +91,7 @@ def model_inputs(sampler: InputSampler, batch: int, length: int, vocab: int, n_l
     """Return a `LanguageModel` as data, and text split into windows.
 
     No token follows itself, so a label never equals the token being read. Token 0 is among the labels, because here
-    it's like any other token.
+    it is like any other token.
     """
     labels = torch.ones(1)
     while labels.all():
@@ -235,7 +235,7 @@ def filtered_and_whether_new(subject, logits, **amount):
 
 
 def nothing_is_removed(inputs, received):
-    """Report tokens that are removed. Logits aren't compared, because some solutions change them."""
+    """Report tokens that are removed. Logits are not compared, because some solutions change them."""
     if received.get("refused"):
         ((name, value),) = ((name, value) for name, value in inputs.items() if name != "logits")
         return f"{name} = {value:g} raises a `ValueError`, but it's a valid value that keeps every token"
@@ -458,7 +458,7 @@ def ranked_inputs(
     """Return, as data, a model in which a few tokens always have the given probabilities at temperature `at`.
 
     All other tokens have logits of 0 and share the rest of the probability evenly. The few are in the first half of the
-    vocabulary, so that none is among them in training mode, when the model's rows are reversed. The prompt isn't
+    vocabulary, so that none is among them in training mode, when the model's rows are reversed. The prompt is not
     either.
     """
     vocab = sampler.integer(low, low + 20)

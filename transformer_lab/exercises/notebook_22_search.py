@@ -352,7 +352,7 @@ def squares(ranks: Sequence[int], others: Sequence[int]) -> int:
 
 
 def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
-    """Return an order whose correlation with 0, 1, 2, … has the given sign but isn't perfect.
+    """Return an order whose correlation with 0, 1, 2, … has the given sign but is not perfect.
 
     It also differs from Kendall's correlation.
     """

@@ -28,14 +28,14 @@ from transformer_lab.exercises.time_limit import OutOfTime, stoppable
 
 @dataclass(frozen=True)
 class NotData:
-    """A returned value that isn't data, such as a generator, a module, or a tensor without values."""
+    """A returned value that is not data, such as a generator, a module, or a tensor without values."""
 
     description: str
 
 
 @dataclass(frozen=True)
 class Crash:
-    """How a call ended if it didn't return."""
+    """How a call ended if it did not return."""
 
     kind: str  # "exception", "time", "memory"
     type: str = ""  # the exception's class
@@ -107,7 +107,7 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
 def _is_reseeded(seed: int) -> bool:
     """Return whether a global generator was seeded inside `isolated_global_state`. Sampling from it is allowed.
 
-    torch's generator stores its seed. NumPy's and Python's generators don't. After sampling, however, their state (a
+    torch's generator stores its seed. NumPy's and Python's generators do not. After sampling, however, their state (a
     table of 624 numbers) must be the one that `seed` produces or one of its successors.
     """
     if torch.default_generator.initial_seed() != seed:

@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def following(self) -> str:
-        """The next step: the first exercise in this notebook that isn't yours yet.
+        """The next step: the first exercise in this notebook that is not yours yet.
 
         If there is none, the next step is a later notebook.
         """

@@ -40,7 +40,7 @@ def raises(error: str, verb: str = "raises") -> str:
 
 
 def refusal(received: str, attempt: str) -> Remark | None:
-    """Return a remark if incompatible sizes don't raise a `ValueError`.
+    """Return a remark if incompatible sizes do not raise a `ValueError`.
 
     `received` names the exception that was raised, if any.
     """
@@ -53,7 +53,7 @@ def refusal(received: str, attempt: str) -> Remark | None:
 
 
 def remark_unless_refused(says: str) -> Rule:
-    """Return a rule that gives the remark `says` if some calls don't raise a `ValueError`.
+    """Return a rule that gives the remark `says` if some calls do not raise a `ValueError`.
 
     The `{}` in `says` lists those calls.
 

@@ -56,7 +56,7 @@ def sampled_until(
 ) -> Callable[[InputSampler], dict[str, Any]]:
     """Return a function that samples the inputs of a check again until `holds(**inputs)` is true.
 
-    Use this if the case that a check covers can't be constructed but is common, so that a few tries are enough.
+    Use this if the case that a check covers cannot be constructed but is common, so that a few tries are enough.
     """
 
     def sampled(sampler: InputSampler) -> dict[str, Any]:

@@ -42,14 +42,14 @@ def folder() -> Path | None:
 
 
 class SaveError(Exception):
-    """Raised if a part can't be saved. The message says why."""
+    """Raised if a part cannot be saved. The message says why."""
 
 
 def save(exercise: Exercise, subject: Any) -> tuple[Path | None, list[str]]:
     """Save a part that passed its check, if it was written in this notebook.
 
     Returns:
-        The file and remarks on what went wrong. If the part wasn't saved, the file is None.
+        The file and remarks on what went wrong. If the part was not saved, the file is None.
     """
     target = folder()
     if target is None or shell() is None or namespace(subject) is not shell().user_ns:
@@ -78,7 +78,7 @@ def _verify(exercise: Exercise, text: str) -> None:
     """Check the part as it will be loaded: on its own, without the rest of the notebook.
 
     Raises:
-        SaveError: The part doesn't pass.
+        SaveError: The part does not pass.
     """
     try:
         _, problem = _loaded_and_checked(exercise, text, "<part>")
@@ -92,7 +92,7 @@ def part_source(name: str, subject: Any) -> str:
     """Return self-contained source that defines `subject` as `name`, including the imports and definitions it uses.
 
     Raises:
-        SaveError: The part uses something whose definition can't be found or written as source.
+        SaveError: The part uses something whose definition cannot be found or written as source.
     """
     names = namespace(subject)
     source = _PartSource(name, names)
@@ -138,7 +138,7 @@ class _PartSource:
     def _is_part(self, name: str, value: Any) -> bool:
         """Return whether a value is an exercise from this notebook or package.
 
-        A library object with the same name as an exercise doesn't count.
+        A library object with the same name as an exercise does not count.
         """
         if name not in exercises() or getattr(value, "__name__", None) != name:
             return False

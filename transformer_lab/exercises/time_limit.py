@@ -35,7 +35,7 @@ class OutOfTime(BaseException):
     Python can raise an exception in another thread, but only once per call. A student's loop around a `try: … except:`
     would swallow it and go on forever. So the exception raises itself again: Python creates the instance by calling the
     class's `__init__`, which requests the same exception once more in the same thread. Each time the loop swallows one
-    exception, the next is already pending, so the loop can't continue. `Stop.__init__` must be a function written in C
+    exception, the next is already pending, so the loop cannot continue. `Stop.__init__` must be a function written in C
     (a `partial` of a ctypes function). In a Python function, the next exception could be raised before the function has
     requested its successor, and the chain would end.
 
@@ -79,7 +79,7 @@ def stoppable(call: Callable[[], Any]) -> Any:
 def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
     """Run the jobs one after another, each for at most `SECONDS`. If a job runs out of time, skip the remaining jobs.
 
-    If a job raises an exception, the remaining jobs don't run, and the exception is raised here.
+    If a job raises an exception, the remaining jobs do not run, and the exception is raised here.
     """
     global _worker
     results: list[Any] = []
@@ -172,7 +172,7 @@ def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def _bounded_memory() -> Iterator[None]:
-    """Let the process allocate at most `EXTRA_BYTES` more. Systems other than Linux can't enforce this limit."""
+    """Let the process allocate at most `EXTRA_BYTES` more. Systems other than Linux cannot enforce this limit."""
     with ExitStack() as stack:
         with suppress(ImportError, OSError, ValueError):
             import resource

@@ -1,6 +1,6 @@
 """Generic mistakes: small changes made to any answer's syntax tree by a few operators.
 
-These variants recognize slips that aren't in the catalog. They also test the probes: if no check notices a change,
+These variants recognize slips that are not in the catalog. They also test the probes: if no check notices a change,
 either the function still does the same thing or the checks have a gap (mutation testing; DeMillo, Lipton, and Sayward,
 1978).
 """

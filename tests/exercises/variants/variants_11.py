@@ -27,7 +27,7 @@ def greedy_one_by_one(model, source, max_length):
 
 
 def greedy_with_pads_after_eos(model, source, max_length):
-    """Fill finished rows with eos, and apply a softmax, which doesn't change the most likely token."""
+    """Fill finished rows with eos, and apply a softmax, which does not change the most likely token."""
     config, before = model.config, model.training
     model.eval()
     with torch.inference_mode():

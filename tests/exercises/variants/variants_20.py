@@ -98,7 +98,7 @@ class EncoderSorted(nn.Module):
 
 
 class EncoderPackedTimeFirst(nn.Module):
-    """Pack with time as the first axis, and don't check for an odd width. Once packed, the sequences are the same."""
+    """Pack with time as the first axis, and do not check for an odd width. Once packed, the sequences are the same."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()

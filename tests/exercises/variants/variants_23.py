@@ -42,7 +42,7 @@ def split_with_union_find(pairs, held_out, seed):
 
 
 def split_by_merging_sets(pairs, held_out, seed):
-    """Merge each new pair with all groups that it's related to."""
+    """Merge each new pair with all groups that it is related to."""
     groups = []
     for source, target in pairs:
         keys = {"s" + letters_and_digits(source), "t" + letters_and_digits(target)}
