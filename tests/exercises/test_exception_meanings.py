@@ -52,13 +52,13 @@ def too_few_names():
 PROVOKED = {
     "super().__init__()": [NoSuper],
     "loop over them": [lambda: nn.ModuleList([nn.Linear(3, 3)])(X)],
-    "no method `forward`": [lambda: NoForward()(X)],
-    "round brackets, as in": [lambda: X.size[0]],
-    "Square brackets look up": [lambda: X.shape(0), lambda: X(0)],
-    "doesn't take such arguments": [lambda: torch.max(0, X), lambda: X.sum(dims=1)],
+    "has no `forward`": [lambda: NoForward()(X)],
+    "take parentheses": [lambda: X.size[0]],
+    "isn't a function": [lambda: X.shape(0), lambda: X(0)],
+    "can't take these arguments": [lambda: torch.max(0, X), lambda: X.sum(dims=1)],
     "use `math`": [lambda: torch.sin(1.0), lambda: torch.exp(2)],
     "a list of tensors": [lambda: torch.cat(X, X)],
-    "a tuple of several values": [
+    "is a tuple": [
         lambda: (X, X).transpose(0, 1),
         lambda: (X, X) @ X,
         lambda: (X, X) / 2,
@@ -66,8 +66,8 @@ PROVOKED = {
     ],
     "the values and their indices": [lambda: X - X.max(dim=-1), lambda: X.max(dim=-1).unsqueeze(1)],
     "is None": [lambda: None.detach(), lambda: None + X, lambda: X @ None],
-    "of torch's tensors": [lambda: np.zeros(3).masked_fill(1, 2)],
-    "of NumPy's arrays": [lambda: X.astype(int)],
+    "of torch tensors": [lambda: np.zeros(3).masked_fill(1, 2)],
+    "of NumPy arrays": [lambda: X.astype(int)],
     "only be read once": [lambda: len(word for word in "ab"), lambda: map(int, "12")[0]],
     "use a tuple": [lambda: {["a"]: 1}],
     "an `nn.Parameter`": [lambda: setattr(nn.Linear(1, 1), "weight", torch.zeros(1, 1))],
@@ -80,12 +80,12 @@ PROVOKED = {
         lambda: nn.Linear(4 / 2, 3),
         lambda: X.reshape(2, 6 / 2),
     ],
-    "a single True or False": [lambda: 1 if MASK else 2, lambda: MASK and MASK, lambda: not np.zeros(3)],
+    "one True or False": [lambda: 1 if MASK else 2, lambda: MASK and MASK, lambda: not np.zeros(3), lambda: max(0, X)],
     "a single number": [lambda: X.item(), lambda: math.sqrt(X), lambda: torch.tensor([X, X])],
     "doesn't record gradients": [lambda: np.exp(torch.ones(2, requires_grad=True))],
-    "change the input in place": [lambda: torch.ones(2, requires_grad=True).add_(1)],
+    "an input or a weight in place": [lambda: torch.ones(2, requires_grad=True).add_(1)],
     "was overwritten": [overwritten],
-    "interrupt the recording": [lambda: torch.tensor(1.0).backward()],
+    "record how this was computed": [lambda: torch.tensor(1.0).backward()],
     "use `reshape`": [lambda: X.T.view(6)],
     "as many numbers": [lambda: X.view(4, 2), lambda: np.zeros(3).reshape(2, 2)],
     "In a matrix product": [
@@ -95,7 +95,7 @@ PROVOKED = {
         lambda: nn.Linear(4, 3)(X),
     ],
     "aligned from the right": [lambda: X * torch.zeros(4), lambda: X.numpy() * np.zeros(4)],
-    "can only be expanded": [
+    "only size 1 can expand": [
         lambda: X.expand(2, 4),
         lambda: X.clone().__setitem__(slice(None), torch.zeros(5)),
         lambda: np.zeros((2, 3)).__setitem__(slice(None), np.zeros(5)),
@@ -105,33 +105,31 @@ PROVOKED = {
         lambda: torch.cat([X, torch.zeros(3)]),
         lambda: torch.stack([X, torch.zeros(3, 4)]),
     ],
-    "fewer axes": [
+    "aren't that many axes": [
         lambda: X.sum(dim=2),
         lambda: X.transpose(1, 2),
         lambda: X[0, 0, 0],
         lambda: np.zeros(3).sum(axis=2),
         lambda: np.zeros(3)[0, 0],
     ],
-    "as many names on the left": [too_many_names, too_few_names],
-    "the vocabulary in the second axis": [
-        lambda: F.cross_entropy(torch.zeros(2, 5, 7), torch.zeros(2, 5, dtype=torch.long))
-    ],
+    "number of names": [too_many_names, too_few_names],
+    "`(batch, vocab, length)`": [lambda: F.cross_entropy(torch.zeros(2, 5, 7), torch.zeros(2, 5, dtype=torch.long))],
     "`topk` can't return": [lambda: X.topk(5)],
-    "counted from 0, so": [
+    "go from 0": [
         lambda: X[5],
         lambda: ROWS[len(ROWS)],
         lambda: np.zeros(3)[5],
         lambda: nn.Embedding(3, 4)(torch.tensor([7])),
         lambda: F.cross_entropy(X, torch.tensor([7, 8])),
     ],
-    "another tensor isn't": [lambda: X @ torch.zeros(3, 2).double()],
-    "have to be integers": [
+    "The dtypes differ": [lambda: X @ torch.zeros(3, 2).double()],
+    "to int64": [
         lambda: nn.Embedding(3, 4)(torch.zeros(2)),
         lambda: X.gather(1, torch.zeros(2, 1)),
         lambda: F.cross_entropy(torch.zeros(2, 5), torch.zeros(2)),
     ],
     "write `~mask`": [lambda: -MASK, lambda: 1 - MASK],
-    "masks are boolean": [
+    "needs booleans": [
         lambda: ~X,
         lambda: X & X,
         lambda: X.masked_fill(X, 0.0),
@@ -139,9 +137,9 @@ PROVOKED = {
         lambda: X.numpy() & X.numpy(),
         lambda: ~X.numpy(),
     ],
-    "nothing but minus infinity": [lambda: torch.multinomial(torch.tensor([math.nan, 1.0]), 1)],
+    "NaN from a row": [lambda: torch.multinomial(torch.tensor([math.nan, 1.0]), 1)],
     "calling itself": [endless],
-    "that defines or imports `softmaxx`": [lambda: softmaxx(X)],  # noqa: F821
+    "Is `softmaxx` misspelled": [lambda: softmaxx(X)],  # noqa: F821
     "end the program": [sys.exit],
     "isn't written yet": [unwritten],
 }

@@ -117,11 +117,30 @@ class OtherNames(nn.Module):
         return query
 
 
+def head_without_key_and_value():
+    """Return a class with the exercise's name, because the exception contains it."""
+
+    class SingleHeadAttention(nn.Module):
+        def __init__(self, d_model, d_k):
+            super().__init__()
+            self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, d_k) for _ in range(3))
+
+        def forward(self, x):
+            return x
+
+    return SingleHeadAttention
+
+
 EXPLAINED = [
     ("softmax", misnamed, "NameError: name 'exponential_sum' is not defined"),
     ("softmax", misnamed, "return exponentials / exponential_sum"),
-    ("softmax", misnamed, "Did you run the cell that defines or imports `exponential_sum`?"),
+    ("softmax", misnamed, "Is `exponential_sum` misspelled, or in a cell you haven't run?"),
     ("softmax", lambda scores, axis: scores, "The check calls it as `softmax(scores)`."),
+    (
+        "SingleHeadAttention",
+        head_without_key_and_value(),
+        "The check calls it as `SingleHeadAttention.forward(query, key, value, mask",
+    ),
     ("softmax", without_return, "`weights` is None (is there a `return`?)"),
     ("softmax", returning(torch.ones(2)), "`weights` is a tensor of shape (2,)"),
     ("softmax", returning("a string"), "`weights` is a string ('a string')"),
@@ -140,12 +159,12 @@ EXPLAINED = [
     ("softmax", raising(KeyboardInterrupt), "`KeyboardInterrupt`"),
     ("softmax", raising(GeneratorExit), "`GeneratorExit`"),
     ("softmax", raising(asyncio.CancelledError), "`CancelledError`"),
-    ("softmax", recursive, "It never stops calling itself."),
+    ("softmax", recursive, "It keeps calling itself."),
     ("softmax", raising(UnreadableError), "`UnreadableError`"),
     ("softmax", raising(ValueError(f"{object()}")), "0x…"),  # reports must not vary from run to run
     ("softmax", checks_itself, "the code being checked calls `check` itself"),
     ("SingleHeadAttention", WithoutSuper, "The first line of `__init__` has to be `super().__init__()`."),
-    ("SingleHeadAttention", Misspelled, "The class has no method `forward`"),
+    ("SingleHeadAttention", Misspelled, "The class in brackets has no `forward`"),
     ("SingleHeadAttention", OtherNames, "no parameter `w_q.weight`; there are `query.weight`, `query.bias`"),
 ]
 
@@ -476,7 +495,7 @@ def test_a_half_written_class_is_attempted():
 
     report = check(SingleHeadAttention)
     assert report.state == "failed"
-    assert "Part of it isn't written yet" in str(report)
+    assert "Part of your code isn't written yet" in str(report)
 
 
 @pytest.mark.parametrize("body", ["...", "pass", "'''docstring'''", "raise NotImplementedError", "return None"])

@@ -1,6 +1,7 @@
 """Explain what went wrong in one check, in words, tables, and boxes."""
 
 import inspect
+import re
 from itertools import combinations
 from typing import Any
 
@@ -39,11 +40,12 @@ def change_in_words(change: str) -> str:
     return _CHANGES[change]
 
 
-def signature(exercise: Exercise) -> str:
-    """Return the exercise's name and parameters, such as `softmax(scores)`."""
-    own = inspect.signature(exercise.answer)
-    plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in own.parameters.values()]
-    return f"{exercise.name}{inspect.Signature(plain)}"
+def signature(exercise: Exercise, method: str = "") -> str:
+    """Return the name and parameters of an exercise or its method: `softmax(scores)`, `Encoder.forward(x, mask)`."""
+    called = inspect.unwrap(getattr(exercise.answer, method)) if method else exercise.answer
+    own = [parameter for name, parameter in inspect.signature(called).parameters.items() if name != "self"]
+    plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in own]
+    return f"{exercise.name}{'.' * bool(method)}{method}{inspect.Signature(plain)}"
 
 
 def crash_in_words(crash: Crash) -> str:
@@ -73,7 +75,9 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
     text = f"{crash.type}: {crash.message}"
     blocks.append(Code(text if crash.message else crash.type))
     is_own_call = crash.line is None or f"{exercise.name}." in text or f"{exercise.name}(" in text
-    says = meaning(text, signature(exercise), is_own_call)
+    method = re.search(rf"\b{exercise.name}\.(\w+)\(", text)
+    is_method = method and method[1] != "__init__" and hasattr(exercise.answer, method[1])
+    says = meaning(text, signature(exercise, method[1] if is_method else ""), is_own_call)
     return [*blocks, says] if says else blocks
 
 
