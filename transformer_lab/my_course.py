@@ -66,7 +66,7 @@ def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict
         shutil.copyfile(JUPYTER / "workspace.json", first_layout)
     searched = {
         name: os.pathsep.join([str(JUPYTER), *filter(None, [environment.get(name)])])
-        for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH")  # where JupyterLab looks for labconfig/ and labextensions/
+        for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH")  # JupyterLab looks for settings and extensions there
     }
     return searched | {"JUPYTERLAB_WORKSPACES_DIR": str(workspaces)}
 

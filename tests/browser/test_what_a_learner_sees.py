@@ -128,3 +128,4 @@ def test_a_diagnosis_is_visible_after_its_check_has_run(lab, opened, screenshot)
     screenshot(page, "last")
     assert hidden == {}
     assert page.errors == []
+    assert "without encryption" not in lab.log.read_text(errors="replace")  # by default, kernels print a warning
