@@ -128,8 +128,11 @@ def recorded_seed(folder: Path, corpus: Corpus, alpha: float) -> tuple[dict[str,
     if record["decoding"]["alpha"] != alpha:
         raise InputError(f"{folder.parent} has alpha {record['decoding']['alpha']}: use --alpha to choose the same")
     [figures] = (figures for figures in record["seeds"] if folder.name == f"seed_{figures['seed']}")
-    texts = {name: (folder / f"{name}.txt").read_text(encoding="utf-8") for name in corpus.tests}
-    return figures, {name: text.split("\n")[:-1] for name, text in texts.items()}
+    return figures, {name: recorded_translations(folder, name) for name in corpus.tests}
+
+
+def recorded_translations(folder: Path, test: str) -> list[str]:
+    return (folder / f"{test}.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def measure_run(
@@ -403,8 +406,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
     systems = []
     for folder, record in ((old_folder, old), (new_folder, new)):
         seed = middle_seed(record, test)
-        lines = (folder / f"seed_{seed}" / f"{test}.txt").read_text(encoding="utf-8").split("\n")[:-1]
-        systems.append((f"{folder.name}, seed {seed}", lines))
+        systems.append((f"{folder.name}, seed {seed}", recorded_translations(folder / f"seed_{seed}", test)))
     lines = [
         f"{test}, mean BLEU: {statistics.mean(scores[0]):.2f} over {len(scores[0])} seeds; "
         f"previously {statistics.mean(scores[1]):.2f} over {len(scores[1])}",

@@ -303,6 +303,7 @@ class TrainingRun:
     ) -> None:
         self.started = time.perf_counter()
         self.preset, self.output, self.device, self.workers = preset, output, device, workers
+        self.preset_of_both = replace(preset, consistency=0.0)  # for the epochs on both directions
         self.record, self.checkpoint = output / "training.json", output / "checkpoints" / "latest.safetensors"
         self.precision = computing_precision(preset, device)
         # A GPU computes the next step while the CPU reads the results of this one, so the GPU never waits for the CPU.
@@ -431,7 +432,7 @@ class TrainingRun:
 
     def take_step(self, epoch: int, batches: list[Batch], scheduled_steps: int) -> Step:
         step_number = self.progress.step + 1
-        preset = replace(self.preset, consistency=0.0) if epoch <= self.preset.both_directions else self.preset
+        preset = self.preset_of_both if epoch <= self.preset.both_directions else self.preset
         rate = learning_rate(preset, step_number - self.progress.earlier_steps, scheduled_steps)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
