@@ -1,7 +1,9 @@
 """The reported scores are sacreBLEU's and say how they were computed."""
 
+import numpy as np
 import pytest
 from sacrebleu import corpus_bleu, corpus_chrf
+from sacrebleu.metrics import BLEU
 
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import bleu_difference, cased_bleu, score_translations
@@ -85,3 +87,19 @@ def test_a_difference_comes_with_an_interval():
     assert 0 < many[1] < many[0] < many[2]
     assert many[2] - many[1] < high - low
     assert bleu_difference(worse, worse, REFERENCES) == (0.0, 0.0, 0.0)
+
+
+def test_the_interval_holds_95_percent_of_the_resampled_differences():
+    """An interval of 90% would call differences real that another test set could reverse."""
+    hypotheses, references = 5 * HYPOTHESES, 5 * REFERENCES
+    others = [" ".join(text.split()[:-1]) if index % 3 else text for index, text in enumerate(hypotheses)]
+    _, low, high = bleu_difference(hypotheses, others, references)
+    rows = np.random.default_rng(0).integers(len(references), size=(1000, len(references)))
+    metric = BLEU(effective_order=True)
+
+    def scored(texts, chosen):
+        return metric.corpus_score([texts[i] for i in chosen], [[references[i] for i in chosen]]).score
+
+    differences = np.array([scored(hypotheses, chosen) - scored(others, chosen) for chosen in rows])
+    within, inside = ((low - slack <= differences) & (differences <= high + slack) for slack in (1e-9, -1e-9))
+    assert inside.sum() <= 950 <= within.sum()  # the two differ in the resamples at an end of the interval

@@ -63,6 +63,11 @@ def test_fewer_than_one_in_ten_is_a_whole_function():
     assert sum(not way.edits for way in ways) < len(ways) / 10
 
 
+def test_every_section_is_about_an_exercise():
+    """Nobody would ever see the entries below a misspelled heading."""
+    assert {entry.exercise for entry in catalogue._all_entries()} <= exercises().keys()
+
+
 def broken(tmp_path, text):
     file = tmp_path / "01_attention.md"
     file.write_text(text, encoding="utf-8")
@@ -79,6 +84,7 @@ def broken(tmp_path, text):
         ("## softmax\n### one\n```python3\na\n```\n", "line 3, `softmax` / `one`: a code block starts with"),
         ("## softmax\n### one\n```diff\na\n```\n", "line 3, `softmax` / `one`: each line of a diff starts with"),
         ("## softmax\n### one\n`a` → b\n", "line 3, `softmax` / `one`: an edit is"),
+        ("## softmax\n### one\n`a` → `b`\nor `a` → `c` x2\n", "line 4, `softmax` / `one`: an edit is"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, text, message):

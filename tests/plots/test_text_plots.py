@@ -28,3 +28,8 @@ def test_one_line_for_each_name(draw):
     (axes,) = figure.axes
     assert [len(line.get_xdata()) for line in axes.lines] == [3, 3]
     assert len(axes.get_legend().get_texts()) == 2
+
+
+def test_shares_of_padding_are_percentages():
+    (axes,) = draw_padding_shares([1, 2, 4], {"German": [0.4, 0.3, 0.2]}).axes
+    assert axes.lines[0].get_ydata().tolist() == pytest.approx([40, 30, 20])

@@ -156,7 +156,7 @@ def _add(entry: Entry, number: int, line: str, lines: Iterator[tuple[int, str]])
         entry.ways[-1].append((number, edit["old"], edit["new"] or "", int(edit["times"] or 1)))
     elif rule := _RULE.fullmatch(line):
         (entry.only_if if rule["kind"] == "only" else entry.not_if).append(rule["pattern"])
-    elif line.startswith("`") and "→" in line:
+    elif re.match(r"(or )?`[^`]+` *(→|->)", line):
         raise entry.error("an edit is `fragment` → `replacement` or `fragment` → nothing, with an optional ×2", number)
     else:
         entry.text.append(line)
