@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from transformer_lab.classroom.cells import names_of, providers_of
+from transformer_lab.exercises.cells import names_of, providers_of
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 WITH_EXERCISES = [path for path in NOTEBOOKS if '"exercise-' in path.read_text(encoding="utf-8")]

@@ -59,13 +59,10 @@ def test_the_plan_for_a_term_adds_up(course):
         head = " ".join(" ".join(cell.source for cell in cells if cell.cell_type == "markdown").split())
         built = course.exercises(name)
         points = sum(exercise.points for exercise in built)
-        if said := re.search(r"\*\*Time\*\* (\d+)(?: to (\d+))? minutes", head):
-            shortest, longest = said[1], said[2] or said[1]
-            return len(built), points, (int(shortest) + int(longest)) / 120
-        number, unit = re.search(r"\*\*It takes\*\* (?:about )?(\w+) (minutes|hour)", head).groups()
-        words = {"ten": 10, "an": 1, "two": 2, "three": 3}
-        time = words.get(number) or int(number)
-        return len(built), points, time if unit == "hour" else time / 60
+        shortest, longest = re.search(r"\*\*Time\*\* (\d+)(?: to (\d+))? minutes", head).groups()
+        if stated := re.search(r"\*\*Exercises\*\* (\d+)", head):
+            assert int(stated[1]) == len(built), name
+        return len(built), points, (int(shortest) + int(longest or shortest)) / 120
 
     page = (ROOT / "CLASSROOM.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \d+ \| (\d\d)(?:, (\d\d))?: .* \| (\d+) \| (\d+) \| ([\d.]+) \|$", page, re.MULTILINE)

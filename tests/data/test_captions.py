@@ -4,8 +4,7 @@ import hashlib
 
 import pytest
 
-from transformer_lab.data.captions import FILE, Caption, caption_splits, load_captions
-from transformer_lab.errors import InputError
+from transformer_lab.data.captions import FILE, Caption, load_captions
 
 
 @pytest.fixture(scope="module")
@@ -48,28 +47,6 @@ def test_tokens_are_those_of_spacys_blank_tokenizers(corpus):
         for caption in corpus[:300]:
             expected = getattr(caption, f"{side}_tokens")
             assert [token.text for token in tokenize(getattr(caption, side))] == list(expected)
-
-
-def test_the_test_set_does_not_depend_on_the_other_sizes():
-    """Models trained on different amounts of data are tested on the same sentences, so their scores are comparable."""
-    small, large = caption_splits(train=300, validation=40, test=50), caption_splits(train=900, validation=40, test=50)
-    assert [len(part) for part in (small.train, small.validation, small.test)] == [300, 40, 50]
-    assert (small.test, small.validation, small.train) == (large.test, large.validation, large.train[:300])
-
-
-def test_the_default_splits_are_all_captions(corpus):
-    splits = caption_splits()
-    assert splits.test + splits.validation + splits.train == corpus
-    assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [48_000, 1000, 1000]
-
-
-def test_impossible_sizes_are_refused():
-    """If the sizes are impossible, slicing would silently return wrong sets or sets that are too small."""
-    with pytest.raises(InputError, match="-1"):
-        caption_splits(train=-1)
-    with pytest.raises(InputError, match="50,001 captions requested, but there are only 50,000"):
-        caption_splits(train=49_001, validation=500, test=500)
-    assert caption_splits(0, 0, 0).train == []
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "altered", "another format"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.data import Corpus, find_multi30k, load_corpus
-from transformer_lab.data.captions import caption_splits
+from transformer_lab.data.captions import load_captions
 from transformer_lab.data.corpora import letters_and_digits, related_pairs
 from transformer_lab.errors import InputError
 
@@ -246,11 +246,13 @@ def test_a_table_is_also_looked_for_in_the_data_folder(tmp_path: Path, monkeypat
 
 
 def test_captions_go_both_ways():
-    splits = caption_splits()
+    """Every caption is in one set, and the first thousand are for testing."""
     german_first, english_first = load_corpus("captions"), load_corpus("captions", "en", "de")
-    assert german_first.train == [(caption.german, caption.english) for caption in splits.train]
-    assert [pair[::-1] for pair in english_first.validation] == german_first.validation
-    assert english_first.test == [(caption.english, caption.german) for caption in splits.test]
+    captions = [(caption.german, caption.english) for caption in load_captions()]
+    assert german_first.test + german_first.validation + german_first.train == captions
+    assert (len(german_first.test), len(german_first.validation)) == (1000, 1000)
+    for split in ("train", "validation", "test"):
+        assert [pair[::-1] for pair in getattr(english_first, split)] == getattr(german_first, split)
 
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr"), ("fr", "de")])

@@ -76,9 +76,9 @@ def test_runs_side_by_side_share_their_axes(cut_off):
 
 def test_a_live_curve_goes_on_with_a_continued_run():
     """A resumed run repeats the steps after its last checkpoint. Those steps must not be drawn twice."""
-    curve = LiveCurve(before=RECORDS)
-    again = RECORDS[3] | {"loss": 5.0}
-    curve(again)
+    curve, again = LiveCurve(), RECORDS[3] | {"loss": 5.0}
+    for record in [*RECORDS, again]:
+        curve(record)
     assert curve.records == [*RECORDS[:3], again]
 
 

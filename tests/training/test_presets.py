@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.errors import InputError
-from transformer_lab.presets import PRESETS, find_preset, override, reject_unused_option
+from transformer_lab.presets import PRESETS, RANGES, Preset, find_preset, override, reject_unused_option
 
 
 def test_the_presets_are_found_by_name():
@@ -95,6 +95,12 @@ def test_a_value_of_another_type_is_refused_from_python_too(field, value, messag
     """The error must be raised at once, not as a TypeError somewhere in the trainer after the corpus has been read."""
     with pytest.raises(InputError, match=message):
         replace(PRESETS["laptop"], **{field: value})
+
+
+def test_every_number_has_a_range():
+    """A value such as -5 would be accepted, and the run would fail later or learn nothing."""
+    numbers = {field.name for field in fields(Preset) if type(field.default) in (int, float)}
+    assert numbers <= {name for names, _, _ in RANGES for name in names}
 
 
 def test_a_whole_number_is_a_number():

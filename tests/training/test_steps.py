@@ -9,7 +9,14 @@ from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.model import Transformer, TransformerConfig
 from transformer_lab.presets import PRESETS
 from transformer_lab.training.distributed import WorkerGroup
-from transformer_lab.training.steps import build_optimizer, computing_precision, evaluate, train_step, update_weights
+from transformer_lab.training.steps import (
+    build_optimizer,
+    computing_precision,
+    evaluate,
+    learning_rate,
+    train_step,
+    update_weights,
+)
 
 ALONE = WorkerGroup()
 PRESET = replace(PRESETS["tour"], dropout=0.0, clip_norm=0.5, eps=1e-3)  # eps: a tiny gradient's sign has no effect
@@ -104,6 +111,25 @@ def test_accumulated_batches_give_the_update_of_one_big_batch():
     assert sum(parts) == pytest.approx(sum(losses), rel=1e-5)  # float32 sums in a different order
     assert norm_of_parts == pytest.approx(norm, rel=1e-4)
     assert_same_weights(at_once, in_pieces, 1e-5)
+
+
+@pytest.mark.parametrize("changed", [{"clip_norm": 0.0}, {"betas": (0.5, 0.98)}, {"weight_decay": 0.5}])
+def test_options_of_the_optimizer_have_an_effect(changed):
+    """An option that nothing reads would look like one that makes no difference."""
+    batch, models = one_batch(*sentences(6)), [tiny_model(), tiny_model(), tiny_model()]
+    for model, preset in zip(models[1:], [PRESET, replace(PRESET, **changed)], strict=True):
+        optimizer = with_optimizer(model, preset=preset)
+        for _ in range(2):  # Adam's first update doesn't depend on betas
+            update_weights(model, [batch], optimizer, preset, torch.float32, ALONE)
+    old, usual, other = (model.target_embedding.embedding.weight for model in models)
+    assert (other - old).abs().max() > 1e-3  # without clipping, the model still learns
+    assert (other - usual).abs().max() > 1e-3
+
+
+def test_the_papers_rate_is_scaled():
+    paper = PRESETS["paper"]
+    rates = [learning_rate(replace(paper, learning_rate_scale=scale), 10, 100) for scale in (1.0, 0.5)]
+    assert rates[1] == pytest.approx(rates[0] / 2)
 
 
 def test_processes_share_a_batch_without_loss_or_repetition():

@@ -403,13 +403,7 @@ vorbei|fahren fährt driving drive
 entlang|gehen geht walking_along walk_along
 ein|kaufen kauft shopping shop
 ein|steigen steigt getting get
-kommen kommt coming come
-machen macht taking take
-erreichen erreicht catching catch
 aus|steigen steigt getting get
-kommen kommt coming come
-machen macht taking take
-erreichen erreicht catching catch
 aus|packen packt unpacking unpack
 aus|packen:present packt unwrapping unwrap
 ab|trocknen trocknet drying dry
@@ -432,7 +426,6 @@ haben hat ~has have
 PLACES = """
 in Park in the
 in Garten in the the a
-in Wald in the
 auf Wiese in the the a
 auf Spielplatz on the
 an See by the a

@@ -5,9 +5,11 @@ phrases. This file puts the phrases in order. `write_captions` writes the corpus
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 from lexicon import Noun, Place, english_adjective
 from phrases import (
@@ -124,16 +126,14 @@ class Clause:
 
     def verb_second(self, front: Piece | None = None) -> Layout:
         """Return a main clause. If `front` is given, it comes first. Otherwise, the subject comes first."""
-        verb, subject = self.verb, _german(*self.subject.pieces)
-        start = [(verb.piece, verb.finite), (verb.piece, verb.reflexive)]
-        opening = [(front, front.german), *start, *subject] if front else [*subject, *start]
-        return [*opening, *self._middle(), (verb.piece, verb.prefix)]
+        if front:
+            return [(front, front.german), *self.verb_first()]
+        verb = self.verb
+        start = [*_german(*self.subject.pieces), (verb.piece, verb.finite), (verb.piece, verb.reflexive)]
+        return [*start, *self._middle(), (verb.piece, verb.prefix)]
 
     def place_first(self) -> Layout:
-        place, self.place = self.place, None
-        german = self.verb_second(place)
-        self.place = place
-        return german
+        return replace(self, place=None).verb_second(self.place)
 
     def verb_first(self) -> Layout:
         """Return a main clause that follows a subordinate clause or a subject that has already been stated."""
@@ -216,9 +216,7 @@ def _one(noun: Noun, determiner: str, adjectives: tuple[str, ...] = ()) -> Subje
 
 def _silent(subject: Subject) -> Subject:
     """Return the same subject without words, for a clause that replaces the subject with a pronoun or omits it."""
-    return Subject(
-        (), subject.noun, subject.group, subject.plural, subject.english_plural, subject.headcount, subject.owner
-    )
+    return replace(subject, pieces=())
 
 
 def _simple_subject(choose: Choose, among: Sequence[Noun], number: str = "both") -> Subject:
@@ -801,8 +799,6 @@ ANY_SCENE = tuple(scene for scene in SCENES for _ in range(len(scene.frames) // 
 
 # Pairs
 
-LINKS = [f"{i}-{j}" for i in range(64) for j in range(64)]  # created once, because a corpus has half a million
-
 
 def _captions(seed: int) -> Iterator[Caption]:
     """Yield an endless sequence of captions. Some of them occur more than once."""
@@ -816,46 +812,24 @@ def _captions(seed: int) -> Iterator[Caption]:
 
 def _caption(german: Layout, english: Layout) -> Caption | None:
     """Return both languages' words and their links. If a noun or an adjective occurs twice, return None."""
-    german.append((PERIOD, PERIOD.german))
-    english.append((PERIOD, PERIOD.english))
-    german_words: list[str] = []
-    content: list[str] = []
-    starts: dict[Piece, int] = {}  # pieces whose German words are adjacent
-    german_parts: dict[Piece, list[int]] = {}  # the others
-    for piece, words in german:
-        if words:
-            start = len(german_words)
-            german_words += words
-            content += piece.content
-            if words is piece.german:
-                starts[piece] = start
-            else:
-                german_parts.setdefault(piece, []).extend(range(start, len(german_words)))
+    content = [word for piece, _ in german for word in piece.content]
     if len(set(content)) < len(content):
         return None
-    english_words: list[str] = []
-    english_parts: dict[Piece, list[int]] = {}
-    links = []  # indices into LINKS
-    for piece, words in english:
-        if words:
-            start = len(english_words)
-            english_words += words
-            if words is piece.english and piece in starts:
-                corner = 64 * starts[piece] + start
-                links += [corner + 64 * i + j for i, j in piece.links]
-            else:
-                english_parts.setdefault(piece, []).extend(range(start, len(english_words)))
-    for piece, there in english_parts.items():
-        here = german_parts.get(piece) or range(starts.get(piece, 0), starts.get(piece, 0) + len(piece.german))
-        if piece.links is None:
-            links += [64 * i + j for i in here for j in there]
-        else:
-            links += [64 * here[i] + there[j] for i, j in piece.links]
-    links.sort()
-    german_words[0] = german_words[0][0].upper() + german_words[0][1:]
-    english_words[0] = english_words[0][0].upper() + english_words[0][1:]
-    return Caption(
-        german=" ".join(german_words).replace(" ,", ",").replace(" .", "."),
-        english=" ".join(english_words).replace(" ,", ",").replace(" .", "."),
-        links=" ".join([LINKS[link] for link in links]),
-    )
+    german_sentence, here = _sentence([*german, (PERIOD, PERIOD.german)])
+    english_sentence, there = _sentence([*english, (PERIOD, PERIOD.english)])
+    links = []
+    for piece, places in there.items():
+        pairs = product(range(len(here[piece])), range(len(places))) if piece.links is None else piece.links
+        links += [(here[piece][i], places[j]) for i, j in pairs]
+    return Caption(german_sentence, english_sentence, " ".join(f"{i}-{j}" for i, j in sorted(links)))
+
+
+def _sentence(layout: Layout) -> tuple[str, dict[Piece, list[int]]]:
+    """Return a sentence, and the positions of each piece's words in it."""
+    words: list[str] = []
+    places: dict[Piece, list[int]] = defaultdict(list)
+    for piece, some in layout:
+        places[piece] += range(len(words), len(words) + len(some))
+        words += some
+    sentence = " ".join(words).replace(" ,", ",").replace(" .", ".")
+    return sentence[0].upper() + sentence[1:], places

@@ -13,11 +13,11 @@ from typing import Any
 from nbformat import NotebookNode, from_dict
 
 from transformer_lab.authoring.notebooks import COMPARE_OUTPUT, METADATA
-from transformer_lab.classroom.cells import Names, is_unwritten, names_of, providers_of
 from transformer_lab.classroom.course import Course, check_of, exercise_of
 from transformer_lab.classroom.integrity import MAX_FLAGS, interference, review
 from transformer_lab.classroom.submissions import NotGradable, Submission, cells_of, read_notebook
 from transformer_lab.exercises import Exercise, exercises
+from transformer_lab.exercises.cells import Names, is_unwritten, names_of, providers_of
 from transformer_lab.exercises.registry import notebook_of
 from transformer_lab.plural import plural
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from transformer_lab.authoring.stubs import BEGIN, END, marked_answer
-from transformer_lab.classroom.cells import UNREADABLE, cannot_be_analyzed, names_of, providers_of, syntax_tree
 from transformer_lab.classroom.submissions import printable
 from transformer_lab.exercises import Exercise
-from transformer_lab.exercises.library_answers import USUAL_NAMES
+from transformer_lab.exercises.cells import UNREADABLE, cannot_be_analyzed, names_of, providers_of, syntax_tree
+from transformer_lab.exercises.library_answers import USUAL_NAMES, is_library_answer
 
 MAX_FLAGS = 8  # per exercise
 MIN_NODES = 80  # in the syntax tree; smaller answers can be alike by chance
@@ -103,7 +103,7 @@ def _suspicious_lines(
         yield line, f"runs `{command}`"
     lines_with_use = set()
     for line, name in _uses(cell, known):
-        if _is_library_answer(name, exercise.banned) or _is_unusual(name):
+        if is_library_answer(name, exercise.banned) or _is_unusual(name):
             reason = ""
         elif name.startswith(PACKAGE) and not _is_allowed(name, allowed, exercise):
             reason = ", which the exercise does not build on"
@@ -171,21 +171,6 @@ def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
     names = names_of(source)
     used = [(line, ".".join([known.get(name, ""), *attributes])) for line, name, attributes in names.uses]
     return sorted([*used, *((line, full) for line, alias, full in names.imported if alias == "*")])
-
-
-def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
-    """Return whether `name` is banned, or is the same function elsewhere in the library: `torch._C._nn.softmax`."""
-    library, last = name.partition(".")[0], name.rpartition(".")[2]
-    for answer in banned:
-        if answer.startswith("."):
-            if answer[1:] in name.split(".")[1:]:
-                return True
-            continue
-        if name == answer or name.startswith(f"{answer.rstrip('.')}."):
-            return True
-        if library == answer.partition(".")[0] and last in (answer.rpartition(".")[2], "*"):
-            return last != "*" or answer.startswith(name[:-1])
-    return False
 
 
 def _banned_strings(source: str, banned: Iterable[str]) -> list[tuple[int, str]]:

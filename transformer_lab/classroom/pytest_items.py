@@ -20,13 +20,13 @@ import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError, find_comment_markers, find_metadata_tags
 
 from transformer_lab.classroom.assemble import Assembled, is_skipped, role_of
-from transformer_lab.classroom.cells import names_of
 from transformer_lab.classroom.exports import junit_properties
 from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
 from transformer_lab.classroom.messages import clean_text
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS, CellFailure, score
+from transformer_lab.exercises.cells import names_of
 from transformer_lab.exercises.exercise import Exercise
 
 MOST_REMARKS = 10

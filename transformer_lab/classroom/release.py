@@ -8,10 +8,10 @@ from typing import Any
 
 import nbformat
 
-from transformer_lab.classroom.cells import is_unwritten
 from transformer_lab.classroom.course import Course, check_of, exercise_of
 from transformer_lab.classroom.page_templates import render
 from transformer_lab.errors import InputError
+from transformer_lab.exercises.cells import is_unwritten
 from transformer_lab.files import write_file
 
 FORMAT = 1  # format version of the manifest

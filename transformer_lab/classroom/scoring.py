@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from transformer_lab.classroom.cells import names_of
 from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
 from transformer_lab.classroom.messages import clean_text
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.wire import WireError, decode_observation, encode
+from transformer_lab.exercises.cells import names_of
 from transformer_lab.exercises.diagnosis import sentences
 from transformer_lab.exercises.edits import bare_or_none
 from transformer_lab.exercises.exercise import PUBLIC_SEED, Exercise

@@ -56,13 +56,6 @@ def _tokens(sentence: str) -> tuple[str, ...]:
     return tuple(sentence.replace(",", " ,").replace(".", " .").split())
 
 
-@dataclass(frozen=True, slots=True)
-class CaptionSplits:
-    train: list[Caption]
-    validation: list[Caption]
-    test: list[Caption]
-
-
 def caption_lines() -> list[str]:
     """Return the lines of the file.
 
@@ -79,30 +72,9 @@ def caption_lines() -> list[str]:
 
 
 def load_captions() -> list[Caption]:
-    """Return all captions, in file order. No German or English sentence occurs twice.
+    """Return all captions, in file order: first those for testing. No German or English sentence occurs twice.
 
     Raises:
         InputError: For the same reasons as in `caption_lines`.
     """
     return [Caption(*line.split("\t")) for line in caption_lines()]
-
-
-def caption_splits(train: int = 48_000, validation: int = 1000, test: int = 1000) -> CaptionSplits:
-    """Return training, validation, and test captions. No German or English sentence is in two of these sets.
-
-    The test set does not depend on the sizes of the other two sets, so you can compare models trained on different
-    amounts of data.
-
-    Raises:
-        InputError: A size is negative, the sizes add up to too many captions, or the file cannot be read.
-    """
-    if min(train, validation, test) < 0:
-        raise InputError(f"caption_splits: sizes {train}, {validation}, and {test}, but a size cannot be negative")
-    lines = caption_lines()
-    held_out, needed = test + validation, test + validation + train
-    if needed > len(lines):
-        raise InputError(
-            f"caption_splits: {needed:,} captions requested, but there are only {len(lines):,}: ask for fewer"
-        )
-    captions = [Caption(*line.split("\t")) for line in lines[:needed]]
-    return CaptionSplits(captions[held_out:], captions[test:held_out], captions[:test])

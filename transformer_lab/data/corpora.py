@@ -147,8 +147,8 @@ def _load_captions(source: str, target: str) -> Corpus:
 
     from transformer_lab.data.captions import caption_lines
 
-    # The same splits as in `caption_splits`. Building 50,000 `Caption`s would take as long as reading the file, and so
-    # would garbage collection, which looks through all of torch's objects each time.
+    # Building 50,000 `Caption`s would take as long as reading the file, and so would garbage collection, which looks
+    # through all of torch's objects each time.
     lines = caption_lines()
     collects_garbage = gc.isenabled()
     gc.disable()

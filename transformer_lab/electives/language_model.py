@@ -230,7 +230,6 @@ def train_language_model(
     peak_rate: float = 3e-3,
     loss: Loss = causal_language_model_loss,
     pairs: Callable[[Tensor, int], tuple[Tensor, Tensor]] = next_token_pairs,
-    seed: int = 1,
 ) -> Iterator[dict[str, float]]:
     """Train on batches of whole windows. Each pass through the text starts at a random offset.
 
@@ -245,7 +244,6 @@ def train_language_model(
         peak_rate: Peak learning rate of Adam.
         loss: `causal_language_model_loss`, or your own version of it.
         pairs: `next_token_pairs`, or your own version of it.
-        seed: Seed for the offsets and the order of the windows.
 
     Yields:
         After each step, a dictionary with `step` (from 1), `loss` (nats per token), and `rate` (the step's learning
@@ -254,7 +252,7 @@ def train_language_model(
     Raises:
         ValueError: The text is too short for a window and its labels.
     """
-    shuffle = torch.Generator().manual_seed(seed)
+    shuffle = torch.Generator().manual_seed(1)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
     step = 0
     while step < steps:

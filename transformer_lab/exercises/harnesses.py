@@ -68,11 +68,6 @@ def exception_of_call(subject: Callable, **inputs: Any) -> str:
     return raised(subject, *inputs.values())
 
 
-def exception_of_construction(subject: type[nn.Module], arguments: dict) -> str:
-    """Return the name of the exception that a module's constructor raises. If it raises none, return "nothing"."""
-    return raised(subject, *arguments.values())
-
-
 def build(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
     """Construct an object of the student's class from positional `arguments`, and load `weights` by name."""
     module = subject(*arguments.values())

@@ -1,12 +1,13 @@
-"""Find calls to ready-made library answers in source code. The code is not run."""
+"""Find uses of ready-made library answers in source code. The code is not run."""
 
-import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+
+from transformer_lab.exercises.cells import names_of
 
 USUAL_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "np": "numpy", "scipy": "scipy"}
 
 
-def library_answers(source: str, banned: Sequence[str], names: Mapping[str, str]) -> list[str]:
+def library_answers(source: str, banned: Iterable[str], names: Mapping[str, str]) -> list[str]:
     """Return the full names of the banned functions and methods that `source` uses, in order of use.
 
     Args:
@@ -15,36 +16,22 @@ def library_answers(source: str, banned: Sequence[str], names: Mapping[str, str]
             leading dot bans methods of that name on any object.
         names: Maps each name bound by an import outside `source` to its full name.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    known = dict(names)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.split(".")[0]
-                known[alias.asname or root] = alias.name if alias.asname else root
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    uses = set()
-    for node in ast.walk(tree):
-        full = _full_name(node, known)
-        for name in banned:
-            if full == name or (name.endswith(".") and full.startswith(name)):
-                uses.add((node.lineno, full))
-        if isinstance(node, ast.Attribute) and f".{node.attr}" in banned:
-            uses.add((node.lineno, full or f".{node.attr}"))
-    return list(dict.fromkeys(name for _, name in sorted(uses)))
+    found = names_of(source)
+    known = {**names, **found.imports}
+    used = [".".join([known.get(name, ""), *attributes]) for _, name, attributes in found.uses]
+    return [name for name in dict.fromkeys(used) if is_library_answer(name, banned)]
 
 
-def _full_name(node: ast.AST, known: Mapping[str, str]) -> str:
-    """Return `torch.nn.functional.softmax` for `F.softmax`. If the expression is not a dotted name, return ""."""
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name) or node.id not in known:
-        return ""
-    return ".".join([known[node.id], *reversed(parts)])
+def is_library_answer(name: str, banned: Iterable[str]) -> bool:
+    """Return whether `name` is banned, or is the same function elsewhere in the library: `torch._C._nn.softmax`."""
+    library, last = name.partition(".")[0], name.rpartition(".")[2]
+    for answer in banned:
+        if answer.startswith("."):
+            if answer[1:] in name.split(".")[1:]:
+                return True
+            continue
+        if name == answer or name.startswith(f"{answer.rstrip('.')}."):
+            return True
+        if library == answer.partition(".")[0] and last in (answer.rpartition(".")[2], "*"):
+            return last != "*" or answer.startswith(name[:-1])
+    return False

@@ -134,17 +134,15 @@ class LiveCurve:
     """A plot of a training run that updates itself in the notebook: `train(..., on_log=LiveCurve())`.
 
     The last plot remains as the cell's output. Outside a notebook, nothing is shown, so call `figure()` to get the
-    plot.
+    plot. When a resumed run repeats a step, the step's old record is dropped.
 
     Args:
         seconds: Minimum time between updates, in seconds. Drawing the plot takes as long as several training steps.
-        before: Earlier records of a resumed run, as returned by `read_metrics`. When a step is repeated, its old record
-            is dropped.
     """
 
-    def __init__(self, seconds: float = 2.0, before: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, seconds: float = 2.0) -> None:
         self.seconds = seconds
-        self.records: list[Mapping[str, Any]] = list(before)
+        self.records: list[Mapping[str, Any]] = []
         self._drawn = -float("inf")
         self._shown = None
 

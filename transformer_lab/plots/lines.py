@@ -18,19 +18,15 @@ def name_line(axes: Axes, x: float, y: float, name: str, color: str, **look: Any
     axes.annotate(name, (x, y), textcoords="offset points", color=color, annotation_clip=False, **look)
 
 
-def draw_lines(
-    lines: Mapping[str, Sequence[float]], alternative_text: str, *, width: float = 8, height: float = 3, **labels: Any
-) -> Figure:
+def draw_lines(lines: Mapping[str, Sequence[float]], alternative_text: str, **labels: Any) -> Figure:
     """Draw up to four lines through values at positions 0, 1, 2, …, and write each line's name at its end.
 
     Args:
         lines: Maps the name of each line to its values.
         alternative_text: The same as in `new_picture`.
-        width: Width in inches.
-        height: Height in inches.
         labels: Arguments for `Axes.set`, such as `title`, `xlabel`, `ylabel`, and `ylim`.
     """
-    figure = new_picture(alternative_text, width, height)
+    figure = new_picture(alternative_text, 8, 3)
     axes = figure.subplots()
     for (name, values), style, color in zip(lines.items(), STYLES, COLORS, strict=False):
         axes.plot(values, style, color=color, linewidth=1.4)

@@ -88,14 +88,14 @@ def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> Figure:
     return figure
 
 
-def draw_hands(encoding: Tensor, position: int, pairs: Sequence[int] = (0, 4, 8, 12)) -> Figure:
-    """Draw one position's encoding as clock hands, one per pair of features, with dots for positions 0 to `position`.
+def draw_hands(encoding: Tensor, position: int) -> Figure:
+    """Draw four pairs of features of one position as clock hands, with dots for positions 0 to `position`.
 
     Args:
         encoding: Positional encodings, `(length, d_model)`, with sines and cosines alternating as in section 3.5.
         position: The position to draw, counted from 0.
-        pairs: The pairs to draw. Pair `i` consists of features `2 * i` and `2 * i + 1`.
     """
+    pairs = (0, 4, 8, 12)  # pair `i` consists of features `2 * i` and `2 * i + 1`
     figure = new_picture(
         f"The hands of pairs {', '.join(map(str, pairs))} at position {position}, and a dot for each earlier position: "
         "the later the pair, the less its hand has turned.",

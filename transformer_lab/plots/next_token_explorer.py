@@ -95,7 +95,6 @@ def explore_next_token(
     text: str,
     filters: tuple[Filter, Filter] = (top_k_filter, top_p_filter),
     write: Callable[..., Tensor] = sample,
-    seed: int = 0,
 ) -> Any:
     """Return a widget that shows `draw_next_token`, with a text field, sliders, and buttons that continue the text.
 
@@ -105,10 +104,9 @@ def explore_next_token(
         text: The initial text. The model reads a line break before it.
         filters: `top_k_filter` and `top_p_filter`, or your own versions of them.
         write: `sample` or your own version of it. The buttons call this function.
-        seed: Seed for the tokens that the buttons sample.
     """
     names = tokenizer.names(range(len(tokenizer)))
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     device = model.output.weight.device
 
     def ids(text: str) -> Tensor:

@@ -119,21 +119,18 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
     return figure
 
 
-def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Figure:
-    """Draw heat maps of additive attention and of a Transformer's cross-attention side by side, for the same tokens.
+def draw_heat_maps_side_by_side(maps: Mapping[str, Any]) -> Figure:
+    """Draw heat maps of additive attention and of a Transformer's last cross-attention side by side.
 
     Args:
         maps: The result of `heat_maps` in `transformer_lab.electives.recurrent_comparison`.
-        layer: Index of the Transformer's layer, from 0. Negative indices count from the last layer.
     """
     queries, keys, written = maps["target_tokens"], maps["source_tokens"], maps["written"]
     cell = min(0.34, 5.2 / len(keys))
     lettering = max(cell, 0.3)  # keeps labels legible in a long map
-    layers = len(maps["transformer"])
-    layer_name = "last layer" if layer % layers == layers - 1 else f"layer {layer % layers}"
     panels = {
         "GRU:\nadditive attention": maps["additive"],
-        f"Transformer: cross-attention,\n{layer_name}, mean of heads": maps["transformer"][layer],
+        "Transformer: cross-attention,\nlast layer, mean of heads": maps["transformer"][-1],
     }
     # Both maps have the same rows. The input tokens go on the far left, and the tokens to predict go on the far right.
     map_width, map_height = cell * len(keys), cell * len(queries)

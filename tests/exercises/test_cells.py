@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from transformer_lab.classroom.cells import MAX_CHARACTERS, is_unwritten, names_of
+from transformer_lab.exercises.cells import MAX_CHARACTERS, is_unwritten, names_of
 
 PYTHON = [
     "x = 1",
