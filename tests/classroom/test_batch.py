@@ -295,6 +295,8 @@ def test_it_warns_without_a_sandbox(hand_in, grade, mark_reader, out):
 def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, mark_reader, monkeypatch):
     """If half a class keeps its old points after a check is corrected, the instructor must be warned."""
     folder = hand_in("Ada", **ALL)
+    (folder / "Cyd").mkdir()
+    (folder / "Cyd" / "03_masks.ipynb").write_text("")  # can't be regraded, so it isn't counted
     grade(folder, mark_reader())
     monkeypatch.setattr(batch, "source_digest", lambda: "another")
     hand_in("Bob", **ALL)
@@ -531,6 +533,19 @@ def test_one_exercise_is_regraded_after_showing_the_changes(hand_in, grade, regr
     assert reader.graded == []
 
 
+def test_another_maximum_is_a_change(hand_in, grade, regrade, mark_reader):
+    """Otherwise, nothing would be written after a change of the points if everyone earns 0."""
+    grade(hand_in("Ada", causal_mask="# failed"), mark_reader())
+
+    class ReaderWithNewPoints(mark_reader):
+        def read(self, name, source):
+            return replace(super().read(name, source), possible=5.0)
+
+    outcome, (change,) = regrade("causal_mask", ReaderWithNewPoints())
+    assert change.differs
+    assert [result.possible for result in outcome.entries[0].result.exercises] == [1, 5, 1]
+
+
 def test_a_grader_that_fails_takes_nothing_away(hand_in, grade, regrade, mark_reader):
     grade(hand_in("Ada", **ALL), mark_reader())
     outcome, shown = regrade("causal_mask", mark_reader(forgets=["Ada"]))
@@ -575,6 +590,35 @@ def test_it_warns_of_lost_points(hand_in, grade, mark_reader, tmp_path):
     assert grade(hand_in("Ada", **ALL).rename(tmp_path / "new"), mark_reader()).warnings == []
     (warning,) = grade(old, mark_reader()).warnings
     assert warning == ("fewer points than before, because the last run's files count: Ada (03_masks, 3 -> 1)")
+
+
+def test_corrections_outlast_every_run(hand_in, grade, regrade, mark_reader, out):
+    """Corrected points would be lost if they had to be entered in `gradebook.csv`, which every run writes anew."""
+
+    def total():
+        return pandas.read_csv(out / "gradebook.csv").set_index("student")["total"].to_dict()
+
+    folder = hand_in("Ada", padding_mask="# passed")
+    grade(folder, mark_reader())
+    path = out / "corrections.csv"
+    path.write_text("student,exercise,points,reason\nAda,padding_mask,0,a copy\nAda,total,0.5,\nBob,total,1,\n")
+    (warning,) = grade(folder, mark_reader()).warnings
+    assert "not in the gradebook: Bob (total)" in warning
+    hand_in("Ada", padding_mask="# passed", causal_mask="# failed")
+    hand_in("Bob", **ALL)
+    assert grade(folder, mark_reader()).warnings == []  # the second file earned as many points as the first one
+    assert total() == {"Ada": 0.5, "Bob": 1}
+    regrade("causal_mask", mark_reader())
+    assert total() == {"Ada": 0.5, "Bob": 1}
+    path.write_text("student,points\n")
+    reader = mark_reader()
+    hand_in("Cyd", **ALL)
+    with pytest.raises(InputError, match="needs the headings"):
+        grade(folder, reader)
+    assert reader.graded == []
+    path.unlink()
+    grade(folder, reader)
+    assert total() == {"Ada": 1, "Bob": 3, "Cyd": 3}
 
 
 def test_one_exercise_outside_a_sandbox_marks_the_whole(hand_in, grade, regrade, mark_reader):

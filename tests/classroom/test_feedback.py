@@ -38,9 +38,13 @@ def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry,
     assert "return scores # 1 < 2" in text
     assert "○ not attempted" in text
     assert "✗ failed" in text
-    passed = read_page(feedback_page("Ada", [entry("Ada", "01_attention", softmax=graded("softmax", None))], {}))
-    assert "✓ passed" in passed.text
-    assert "details" in passed.tags
+    passed = graded("softmax", None) | {"remarks": ("r",), "report": "✓ softmax: passed\n\nRemark: r"}
+    page = read_page(feedback_page("Ada", [entry("Ada", "01_attention", softmax=passed)], {}))
+    assert "✓ passed" in page.text
+    assert "details" in page.tags
+    # The report of an exercise that passed lists no checks, so nothing but the code is left to be shown or repeated.
+    text = " ".join(page.text.split())
+    assert text.endswith("softmax ✓ passed1 of 1 Remark: r Your code def softmax(scores): return scores # 1 < 2")
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -172,6 +176,8 @@ def test_the_sentences_are_those_of_the_exercise():
 )
 def test_an_ungradable_file_comes_with_advice(entry, problem, advised):
     """If the grader itself failed, the student is not asked to submit again."""
-    page = feedback_page("Ada", [entry("Ada", "", "03.ipynb", problem=problem)], {})
+    page = feedback_page("Ada", [entry("Ada", "", "class/secret/03.ipynb", problem=problem)], {})
     assert problem in page
+    assert "The file 03.ipynb" in page
+    assert "secret" not in page
     assert ("submit the file that ends in .ipynb" in page) == advised

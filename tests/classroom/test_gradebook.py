@@ -139,7 +139,7 @@ def test_the_table(entry):
     entries = [
         entry("Ada", padding_mask="passed", causal_mask={"state": "failed", "earned": 1 / 3}, target_mask="timed out"),
         entry("Bob", "01_attention", softmax={"state": "passed", "flags": ("line 4 uses `torch.softmax`",)}),
-        entry("Cyd", "", path="cyd.ipynb", problem="the file is empty"),
+        entry("Cyd", "", path="class/cyd.ipynb", problem="the file is empty"),
     ]
     first, second, third = rows(as_csv(entries))
     names = ["student", "softmax", "padding_mask", "causal_mask", "target_mask"]  # in course order
@@ -148,7 +148,7 @@ def test_the_table(entry):
     assert (first["total"], first["possible"], first["states"]) == ("1.33", "4", "timed out: target_mask")
     assert second["flags"] == "softmax: line 4 uses `torch.softmax`"
     assert (second["padding_mask"], third["total"]) == ("", "0")
-    assert third["remarks"] == "cyd.ipynb: the file is empty"
+    assert (third["states"], third["remarks"]) == ("not gradable: cyd.ipynb", "class/cyd.ipynb: the file is empty")
 
 
 HOSTILE = [

@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.integrity import MAX_FLAGS, interference, review, similar
 from transformer_lab.exercises import exercises
 
+ROOT = Path(__file__).resolve().parents[2]
 ATTENTION = exercises()["scaled_dot_product_attention"]
 HEADS = exercises()["MultiHeadAttention"]
 SOFTMAX = exercises()["softmax"]
@@ -332,6 +334,19 @@ def test_the_text_of_a_solution_is_flagged(name):
     renamed = f"{plain.replace(f' {name}(', ' mine(', 1)}\n{name} = mine"
     for source in (indented, renamed):
         assert (THE_TEXT in review(exercise, source, [], COURSE)) == (THE_TEXT in review(exercise, plain, [], COURSE))
+
+
+def test_the_guide_says_where_copies_go_unnoticed():
+    """An instructor who relies on flags has to know which exercises never get one."""
+    answers = {name: inspect.getsource(exercise.answer) for name, exercise in exercises().items()}
+    unflagged = [name for name, source in answers.items() if not review(exercises()[name], source, [], COURSE)]
+    not_compared = [name for name, text in answers.items() if not similar([(who, name, text) for who in ("a", "b")])]
+    guide = " ".join((ROOT / "CLASSROOM.md").read_text(encoding="utf-8").split())
+    (passage,) = re.findall(r"For \d+ of the \d+ exercises, not even .* identical copies to be listed", guide)
+    names = [name for name in re.findall(r"`(\w+)`", passage) if name in answers]
+    counts = [len(unflagged), len(answers), len(not_compared), len(answers), len(unflagged)]
+    assert (names, list(map(int, re.findall(r"\d+", passage)))) == (unflagged, counts)
+    assert set(unflagged) <= set(not_compared)
 
 
 def test_a_short_solution_may_be_found_by_oneself():

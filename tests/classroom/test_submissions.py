@@ -22,7 +22,7 @@ NOTEBOOK = json.dumps(
     {"cells": [{"cell_type": "code", "id": "exercise-softmax", "source": "1"}], "nbformat": 4}
 ).encode()
 OTHER = NOTEBOOK.replace(b"softmax", b"padding_mask")
-NONE = ["it contains no notebook (.ipynb)"]
+NONE = [submissions.NO_NOTEBOOK]
 LINK = ["it is a link, and links are not followed"]
 CLASS = ["it looks like the zip of a whole class: give the path of the zip itself, not of its folder"]
 
@@ -134,6 +134,17 @@ LAYOUTS = {  # files, and the expected results for a folder and a zip of them
             ("ada (12)", "ada_12_345_03_masks.ipynb", "ada_LATE_12_346_03_masks-1.ipynb"),
         ]
     },
+    "files that are named after a notebook but aren't notebooks": (
+        {
+            "ada_03_masks.ipynb": NOTEBOOK,
+            "ada_03_masks.ipynb.bak": NOTEBOOK,
+            "ben_03_masks.ipynb.txt": NOTEBOOK,
+            "cy 03-masks.JSON": NOTEBOOK,
+            "dee_03_masks.pdf": b"%PDF",
+            "grades.txt": b"",
+        },
+        {"ada": ["ok"], "ben": NONE, "cy": NONE, "dee": NONE},
+    ),
     "a hundred pictures next to a notebook": (
         {"ada/all.zip": {f"a{n}.png": b"" for n in range(150)} | {"z.ipynb": NOTEBOOK}, "ben/a.ipynb": NOTEBOOK},
         {"ada": ["ok"], "ben": ["ok"]},

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from transformer_lab.classroom.assemble import Assembled, NotGradable, assemble
+from transformer_lab.classroom.corrections import CORRECTIONS, read_corrections, without_effect
 from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.exports import moodle_numbers
 from transformer_lab.classroom.gradebook import (
@@ -74,7 +75,7 @@ class Change:
     @property
     def differs(self) -> bool:
         def outcome(result: ExerciseResult) -> tuple:
-            return result.state, round(result.earned, 6), result.misconceptions
+            return result.state, round(result.earned, 6), result.possible, result.misconceptions
 
         return outcome(self.before) != outcome(self.after)
 
@@ -172,7 +173,7 @@ def grade_batch(
             raise
         book.finish(run)
         entries, present, written = write_reports(out, book, course)
-        warnings = [*_warnings(entries, run), *_lost_points(entries, before), *_roster_warnings(present)]
+        warnings = [*_warnings(entries, run, out), *_lost_points(book.entries(), before), *_roster_warnings(present)]
         return BatchResult(entries, len(todo), len(submissions) - len(todo), written, warnings, refused)
 
 
@@ -234,7 +235,7 @@ def regrade_exercise(
                 book.save(run, result)
         book.finish(run)
         entries, _, written = write_reports(out, book, course)
-        warnings = _warnings(entries, run)
+        warnings = _warnings(entries, run, out)
         graded = book.final_results().keys()
         if new := keys.keys() - graded:
             warnings.append(
@@ -294,6 +295,7 @@ def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a forked worker does not inherit this kind of lock
         except OSError:
             raise InputError(f"another run is writing to {out}: wait for it, or choose another folder") from None
+        read_corrections(out)  # reports a mistake in them before anything is graded
         yield out, Gradebook(out / GRADEBOOK)
 
 
@@ -391,12 +393,13 @@ def _assembled(submission: Submission, course: Course) -> Assembled | str:
 # --- warnings --------------------------------------------------------------------------------------------------------
 
 
-def _warnings(entries: Sequence[Entry], run: GradingRun) -> list[str]:
+def _warnings(entries: Sequence[Entry], run: GradingRun, out: Path) -> list[str]:
     unguarded = sum(not entry.sandboxed for entry in entries)
     failed = sum(grader_failed(entry.result) for entry in entries)
-    older = sum(entry.sources != run.sources for entry in entries)
+    older = sum(entry.sources != run.sources for entry in entries if entry.result.exercises)
     late = sorted({entry.student for entry in entries if entry.result.problem == TIME_IS_UP})
     shared = [" and ".join(names) for names in moodle_numbers(by_student(entries)).values() if len(names) > 1]
+    lost = without_effect(read_corrections(out), entries)
     warnings = (
         (unguarded, f"{plural(unguarded, 'submission')} {UNGUARDED}: the code ran with your permissions"),
         (failed, f"the grader failed on {plural(failed, 'submission')}: grade again; nothing else is repeated"),
@@ -411,6 +414,7 @@ def _warnings(entries: Sequence[Entry], run: GradingRun) -> list[str]:
             "moodle_feedback.zip has no page for students who share a Moodle number: "
             + _shortened(shared, separator="; "),
         ),
+        (lost, f"{CORRECTIONS} corrects results that are not in the gradebook: {_shortened(lost, separator='; ')}"),
     )
     return [text for applies, text in warnings if applies]
 

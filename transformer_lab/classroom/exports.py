@@ -6,7 +6,6 @@ import re
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 from transformer_lab.classroom.gradebook import Entry, format_points
@@ -103,7 +102,7 @@ def gradescope_results(submitted: Sequence[Entry]) -> str:
     output: list[str] = []
     for entry in submitted:
         result = entry.result
-        file = f"{result.notebook or PurePosixPath(entry.path).name}: " if len(submitted) > 1 else ""
+        file = f"{result.notebook or entry.file}: " if len(submitted) > 1 else ""
         remarks = list(result.remarks)
         for exercise in result.exercises:
             tests.append(_test(file + exercise.exercise, exercise, feedback_text(exercise)))
@@ -115,7 +114,7 @@ def gradescope_results(submitted: Sequence[Entry]) -> str:
         output += [file + remark for remark in remarks]
     files = [{"notebook": clean(entry.notebook), "digest": clean(entry.result.digest)} for entry in submitted]
     results = {
-        "score": round(sum(entry.result.earned for entry in submitted), 2),
+        "score": round(sum(entry.earned for entry in submitted), 2),
         "execution_time": round(sum(entry.result.seconds for entry in submitted), 2),
         "output": clean("\n".join(output)),
         "output_format": "text",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
@@ -68,6 +68,7 @@ class Entry:
     sources: str  # digest of the package that graded it
     others: tuple[str, ...] = ()  # paths of other files for the same notebook
     similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # students with similar answers, per exercise
+    adjustment: float = 0.0  # points that a correction of the student's total adds
 
     @property
     def student(self) -> str:
@@ -76,6 +77,15 @@ class Entry:
     @property
     def notebook(self) -> str:
         return self.result.notebook
+
+    @property
+    def file(self) -> str:
+        """The file's name, without the instructor's folders."""
+        return PurePosixPath(self.path).name
+
+    @property
+    def earned(self) -> float:
+        return self.result.earned + self.adjustment
 
     def flags(self, exercise: ExerciseResult) -> tuple[str, ...]:
         """Return all the reasons why the instructor should look at the exercise."""
@@ -312,9 +322,9 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
             | {
                 "student": cell(student),
                 "number": attendance.numbers.get(student, ""),
-                "total": format_points(sum(result.earned for result in results.values())),
+                "total": format_points(sum(entry.earned for entry in submitted)),
                 "possible": format_points(sum(points.values())),
-                "states": cell(_states([results[name] for name in points if name in results]) if submitted else ABSENT),
+                "states": cell(_states(submitted, list(points)) if submitted else ABSENT),
                 "flags": cell("; ".join(flags)),
                 "remarks": cell("; ".join(remark for entry in submitted for remark in remarks(entry))),
                 warning: "" if all(entry.sandboxed for entry in submitted) else UNGUARDED,
@@ -323,13 +333,20 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
     return pandas.DataFrame(rows, columns=heading).to_csv(index=False, lineterminator="\n")
 
 
-def _states(results: Sequence[ExerciseResult]) -> str:
-    """Return the states that points cannot express: `not attempted: softmax, causal_mask; timed out: target_mask`."""
-    exercises_by_state: dict[str, list[str]] = {}
-    for result in results:
+def _states(submitted: Sequence[Entry], order: Sequence[str]) -> str:
+    """Return the states that points cannot express: `not attempted: softmax, causal_mask; not gradable: notes.ipynb`.
+
+    The exercises are listed in the given order.
+    """
+    names_by_state: dict[str, list[str]] = {}
+    results = [result for entry in submitted for result in entry.result.exercises]
+    for result in sorted(results, key=lambda result: order.index(result.exercise)):
         if result.state not in ("passed", "failed"):
-            exercises_by_state.setdefault(result.state, []).append(result.exercise)
-    return "; ".join(f"{state}: {', '.join(names)}" for state, names in exercises_by_state.items())
+            names_by_state.setdefault(result.state, []).append(result.exercise)
+    for entry in submitted:
+        if entry.result.problem and not entry.result.exercises:
+            names_by_state.setdefault("not gradable", []).append(entry.file)
+    return "; ".join(f"{state}: {', '.join(names)}" for state, names in names_by_state.items())
 
 
 def remarks(entry: Entry) -> list[str]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from transformer_lab.classroom.corrections import read_corrections, with_corrections
 from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.exports import gradescope_results, junit_xml, moodle_feedback
 from transformer_lab.classroom.feedback import feedback_page, reading_places
@@ -30,9 +31,10 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         gradescope/STUDENT.json                           for Gradescope, if all notebooks are one assignment
 
     Returns:
-        The entries with similar answers marked, the comparison with the roster, and the paths that were written.
+        The entries with similar answers marked and points corrected, the comparison with the roster, and the paths that
+        were written.
     """
-    entries = with_similar(book.entries())
+    entries = with_corrections(with_similar(book.entries()), read_corrections(out))
     students = by_student(entries)
     ungraded = book.ungraded()
     everyone = list(dict.fromkeys([*students, *ungraded]))  # if the run isn't finished, the others aren't absent

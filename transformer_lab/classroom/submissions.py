@@ -34,7 +34,7 @@ MAX_DEPTH = 8  # levels of nested folders
 LONGEST_NAME = 100
 
 LINK = "it is a link, and links are not followed"
-NO_NOTEBOOK = "it contains no notebook (.ipynb)"
+NO_NOTEBOOK = "it contains no notebook (.ipynb): if there is one under another ending, rename it"
 WHOLE_CLASS = "it looks like the zip of a whole class: give the path of the zip itself, not of its folder"
 TOO_MANY_FILES = f"only the first {MAX_FILES_PER_STUDENT} files of a student are read: submit fewer"
 
@@ -147,10 +147,16 @@ def _by_student(files: Sequence[_File], fallback: str, where: str) -> list[_Cand
     candidates: list[_Candidate] = []
     for owner, own_files in sorted(files_of.items()):
         submitted = list(_Student(owner, where).read(own_files))
-        if not submitted and any(len(f.parts) > 1 or f.is_zip or _owner_by_system(f.parts[0]) for f in own_files):
+        if not submitted and any(map(_is_submitted, own_files)):
             submitted = [_Candidate(owner, own_files[0], where, problem=NO_NOTEBOOK)]
         candidates += submitted
     return candidates
+
+
+def _is_submitted(file: _File) -> bool:
+    """Return whether a file seems to be a student's, even if it is not a notebook."""
+    name = file.parts[0]
+    return bool(len(file.parts) > 1 or file.is_zip or _owner_by_system(name) or _notebook_pattern().search(name))
 
 
 class _Student:
@@ -408,7 +414,7 @@ def _owner(file: _File) -> _Owner | None:
     name = file.parts[0]
     if (owner := _owner_by_system(name)) or len(file.parts) > 1:
         return owner or _Owner(name)
-    stem = name[: name.rindex(".")] if "." in name[1:] else name
+    stem = re.sub(r"(?<=.)(\.ipynb)?\.[^.]*\Z", "", name, flags=re.IGNORECASE | re.DOTALL)  # `03_masks.ipynb.txt`
     for _ in range(3):
         stem = _COPY.sub("", stem)
     student = _notebook_pattern().sub("", stem).strip(" _-.")

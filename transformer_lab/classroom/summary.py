@@ -63,6 +63,7 @@ def summary_page(
         attendance=attendance,
         ungraded=ungraded,
         students=students,
+        submitted=by_student(entries),
         columns=list(columns(entries)),
         outcomes=list(OUTCOMES),
         refused=len(entries) - len(graded),
@@ -136,7 +137,7 @@ def _totals(graded: Sequence[Entry]) -> dict[str, Any]:
 
 def _statistics(graded: Sequence[Entry]) -> dict[str, Any]:
     """Return each student's points for these notebooks, and statistics of the points."""
-    points = [sum(entry.result.earned for entry in submitted) for submitted in by_student(graded).values()]
+    points = [sum(entry.earned for entry in submitted) for submitted in by_student(graded).values()]
     mean, median = statistics.fmean(points), statistics.median(points)
     summary = {"count": len(points), "possible": sum(columns(graded).values()), "mean": mean, "median": median}
     return {"points": points, **summary, "lowest": min(points), "highest": max(points)}
