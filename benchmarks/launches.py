@@ -95,7 +95,7 @@ def of_decoding(data_dir: Path | None) -> dict[str, int]:
     with (
         mock.patch.object(translator, "BATCH_CELLS", translator.BATCH_CELLS_ON_GPU),
         mock.patch.object(incremental, "ROWS_AT_ONCE", incremental.ROWS_AT_ONCE_ON_GPU),
-        mock.patch.object(incremental, "greatest", lambda x, k: x.topk(k).indices),
+        mock.patch.object(incremental, "top_indices", lambda x, k: x.topk(k).indices),
     ):
         found["gpu"] = counted(lambda: included.translate(sentences))
     for name, number in found.items():

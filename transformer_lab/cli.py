@@ -342,8 +342,8 @@ def evaluate(
                 [source for source, _ in pairs], beam_size=beam_size, alpha=alpha, advance=bar.update
             )
     except InputError as error:
-        named = f"{loaded_corpus.name}, {split or 'test'}"
-        raise InputError(f"{named}: {error}", parameter="split" if split else "corpus") from None
+        named = f"{loaded_corpus.name}, {split or next(iter(loaded_corpus.tests))}"
+        raise InputError(f"{named}: {error}") from None
     print(score_translations(translations, [reference for _, reference in pairs], translator.tokenizer.target))
     if output:
         with replacing(output) as unfinished:

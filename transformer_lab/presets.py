@@ -44,7 +44,7 @@ class Preset:
     dropout: float = option(0.1, "probability of zeroing an activation during training")
     norm_first: bool = option(False, "normalize before each sublayer (pre-norm); the paper normalizes after it")
     tie: bool = option(True, "one matrix for both embeddings and the output layer; needs a shared bpe vocabulary")
-    max_length: int = option(256, "skip training pairs with more than N tokens on either side")
+    max_length: int = option(256, "most tokens that the model can read or write; longer training pairs are skipped")
 
     epochs: int = option(13, "passes over the training pairs")
     both_directions: int = option(0, "in the first N epochs, train on both directions of translation")

@@ -93,7 +93,10 @@ def test_an_error_names_the_split_and_the_number_of_a_sentence(lab, model_folder
         lines = path.read_text(encoding="utf-8").splitlines()
         path.write_text("".join(f"{line}\n" for line in [lines[0], "", "Hund " * 100, *lines[1:]]), encoding="utf-8")
     scored = lab("evaluate", "--model", model_folder, "--corpus", broken_corpus)
-    assert "corpus, test: sentence 2 has 101 tokens, but this model reads at most 40" in scored.complaint
+    assert scored.complaint == (
+        "corpus, test_2016_tiny: sentence 2 has 101 tokens, but this model reads at most 40: split it into shorter "
+        "sentences, or train with a larger max_length"
+    )
 
 
 @pytest.fixture
@@ -223,7 +226,7 @@ def test_a_slip_is_reported_before_torch_is_imported(lab, model_folder, monkeypa
         (["--corpus", "captions", "--source", "fr"], "--source"),
         (["--corpus", "captions", "--target", "fr"], "--target"),
         (["--d-model", "33", "--n-heads", "1"], "--d-model"),
-        (["--d-model", "30", "--n-heads", "4"], "d_model 30 is not divisible by n_heads 4 (--d-model)"),
+        (["--d-model", "30", "--n-heads", "4"], "--d-model 30 is not divisible by --n-heads 4"),
         (["--device", "cuda:99"], "--device"),
         (["--vocab-size", "100"], "give 520 or more (--vocab-size)"),
     ],

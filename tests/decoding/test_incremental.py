@@ -13,13 +13,16 @@ from transformer_lab.decoding import (
     cached_greedy_decode,
     greedy_decode,
 )
-from transformer_lab.decoding.incremental import GROUPS, ROWS_AT_ONCE, greatest, likeliest_tokens
+from transformer_lab.decoding.incremental import GROUPS, ROWS_AT_ONCE, likeliest_tokens, top_indices
 from transformer_lab.model import (
+    Decoder,
     MultiHeadAttention,
+    Transformer,
     causal_mask,
     fused_attention,
     scaled_dot_product_attention,
     set_attention,
+    target_mask,
 )
 
 PAD, BOS, EOS = 0, 1, 2
@@ -84,6 +87,11 @@ class TestCachedAttention:
             prefix = mixed[:, :length]
             whole = attention(prefix, prefix, prefix, causal_mask(length))
             torch.testing.assert_close(cached.step(mixed[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
+
+    def test_reorder_before_the_first_step_has_nothing_to_move(self, attention, x):
+        cached = CachedAttention(attention, 3)
+        cached.reorder(torch.tensor([1, 0]))
+        assert torch.equal(cached.step(x[:2, :1]), CachedAttention(attention, 3).step(x[:2, :1]))
 
     def test_a_mask_hides_what_it_hides(self, attention, x):
         """With this mask, two tokens fed in one step must not see each other, as if each token were fed alone."""
@@ -164,16 +172,16 @@ def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpen
     source = random_sources(4, batch=40)
     rows, projections = [], []
     model.decoder.layers[0].feed_forward.register_forward_hook(lambda _, inputs, __: rows.append(inputs[0].size(0)))
-    model.decoder.layers[0].cross_attention.w_k.register_forward_hook(lambda *_: projections.append(1))
+    model.decoder.layers[0].cross_attention.w_k.register_forward_hook(lambda *args: projections.append(len(args[2])))
     for decode in (cached_greedy_decode, lambda *arguments: cached_beam_search(*arguments[:2], 4, 0.6, arguments[2])):
         rows.clear()
         projections.clear()
         lengths = sorted(len(tokens) for tokens in decode(model, source, 14))
         assert lengths[20] < lengths[-1] - 3  # half of the sentences end early
-        assert rows[0] == 40
+        assert rows[:2] == projections == [1, 40]  # first, one sentence shows what follows the output layer
+        del rows[0]
         assert rows[-1] <= 30
         assert rows == sorted(rows, reverse=True)
-        assert len(projections) == 1
 
 
 def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, random_sources):
@@ -235,6 +243,12 @@ def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
         def forward(self, x):
             return x + self.table(torch.arange(x.size(1)))
 
+    class DecoderWithoutNorm(Decoder):
+        def forward(self, x, memory, source_mask=None, target_mask=None):
+            for layer in self.layers:
+                x = layer(x, memory, source_mask, target_mask)
+            return x
+
     for norm_first in (True, False):
         model = sharpened_model(8, norm_first=norm_first)
         source = random_sources(8)
@@ -248,6 +262,7 @@ def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
                 residual.norm = OwnNorm(residual.norm)
         model.positional_encoding = OwnPositions(model.positional_encoding)
         if not norm_first:
+            model.decoder.__class__ = DecoderWithoutNorm
             del model.decoder.norm
         assert cached_beam_search(model, source, 4, 0.6, 12) == expected
 
@@ -260,6 +275,51 @@ def test_a_model_that_has_only_encode_and_decode_is_fed_whole_prefixes(table_mod
         assert cached_beam_search(model, source, 3, 0.6, 6) == beam_search(model, source, 3, 0.6, 6)
 
 
+class SoftCapped(Transformer):
+    """A model that computes more logits than its output layer."""
+
+    def decode(self, target, memory, source_mask):
+        logits = 2 * (super().decode(target, memory, source_mask) / 2).tanh()
+        return logits.index_fill(-1, torch.tensor([5]), -torch.inf)
+
+
+class WeightOnly(Transformer):
+    """A model that doesn't call its output layer."""
+
+    def decode(self, target, memory, source_mask):
+        x = self.positional_encoding(self.target_embedding(target))
+        x = self.decoder(x, memory, source_mask, target_mask(target, PAD))
+        return nn.functional.linear(x, self.output.weight)
+
+
+class OtherNames(nn.Module):
+    """A model with an output layer whose stack isn't called `decoder`. With `d_model` equal to the vocabulary's size,
+    applying the output layer to its logits doesn't even crash."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.config, self.output, self.stack = model.config, model.output, model
+        self.encode, self.decode = model.encode, model.decode
+
+
+def same_class(kind):
+    def change(model):
+        model.__class__ = kind
+        return model
+
+    return change
+
+
+@pytest.mark.parametrize("change", [same_class(SoftCapped), same_class(WeightOnly), OtherNames])
+@pytest.mark.parametrize("target_vocab", [12, 16])
+def test_logits_that_do_not_come_straight_from_the_output_layer(change, target_vocab, sharpened_model, random_sources):
+    """What your model does to its logits must have an effect on translations, even if it takes more time."""
+    for seed in range(3):
+        model, source = change(sharpened_model(seed, target_vocab)), random_sources(seed)
+        assert cached_greedy_decode(model, source, 10) == greedy_decode(model, source, 10)
+        assert cached_beam_search(model, source, 3, 0.6, 10) == beam_search(model, source, 3, 0.6, 10)
+
+
 @pytest.mark.filterwarnings("ignore:var")  # a batch without rows warns
 def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
     model = sharpened_model(0)
@@ -270,7 +330,7 @@ def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
 
 @pytest.mark.parametrize("columns", [1, 7, GROUPS * 4 - 1, GROUPS * 4, 3 * GROUPS * 5 + 1, 8000])
 @pytest.mark.parametrize("k", [1, 4, 40])
-def test_greatest_are_those_of_topk(columns, k):
+def test_top_indices_are_those_of_topk(columns, k):
     """The groups must cover every column, including the remainder, and one group may contain all k largest values."""
     k = min(k, columns)
     generator = torch.Generator().manual_seed(columns + k)
@@ -279,7 +339,7 @@ def test_greatest_are_those_of_topk(columns, k):
     x[1, -k:] += 100  # the largest are in the remainder
     x[2, : k * GROUPS : GROUPS] += 100  # the largest are in one group
     x[3] = x[3].round()  # many ties
-    chosen = greatest(x, k)
+    chosen = top_indices(x, k)
     assert torch.equal(x.gather(1, chosen), x.topk(k).values)
     assert all(len(set(row)) == k for row in chosen.tolist())
 

@@ -18,6 +18,7 @@ def test_no_word_is_in_both_lists():
         "In New York, Boston und Washington",
         "Was war das?",
         "Mann in Not",
+        "Peter will Eis essen.",
         "Band",
         "42",
     ],
@@ -28,7 +29,7 @@ def test_german_with_english_words_is_german(sentence):
 
 def test_the_numbers_of_the_sentences_are_returned():
     assert in_target_language(["Ein Hund.", "The dog is here.", "Noch ein Hund.", "It’s me"], "de", "en") == [2, 4]
-    assert in_target_language(["Das ist ein Hund.", "The dog is here."], "en", "de") == [1]
+    assert in_target_language(["Das ist ein Hund.", "The dog is here.", "King Arthur dies today."], "en", "de") == [1]
 
 
 def test_other_languages_are_left_alone():

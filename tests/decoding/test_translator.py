@@ -130,6 +130,9 @@ class TestTranslate:
     def test_an_unusable_sentence_is_named_by_its_number(self, untied, sentence, named):
         assert refusal(untied.translate, [*SENTENCES[:2], sentence]).startswith(named)
 
+    def test_an_unusable_translation_is_not_called_a_sentence(self, untied):
+        assert refusal(untied.attention, "Ein Hund.", " ").startswith("the translation is empty")
+
     def test_exactly_max_length_is_translated(self, tokenizer):
         """Eos counts as a token, so one more word does not fit."""
         length = len(tokenizer.encode_source("Hund Hund Hund"))
@@ -351,7 +354,7 @@ class TestDamagedFolder:
             ({"d_ff": 64}, ("encoder.layers.0.feed_forward.w_1.weight", "(32, 16)", "(64, 16)")),
             ({"n_layers": 3}, ("has no encoder.layers.2.self_attention.w_q.weight",)),
             ({"n_layers": 1}, ("has decoder.layers.1",)),
-            ({"tie": True}, ("which the model in its config.json doesn't have",)),
+            ({"tie": True}, ("but the model doesn't: take",)),
         ],
     )
     def test_a_config_of_another_shape_names_the_first_tensor_that_differs(self, folder, changes, named):

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer, TransformerConfig
@@ -83,7 +84,7 @@ def test_a_state_of_another_model_is_refused(tmp_path):
     model = tiny_model(n_layers=2)
     save_training_state(tmp_path / "latest.safetensors", model, torch.optim.AdamW(model.parameters()), {})
     other = tiny_model()
-    with pytest.raises(InputError, match=r"latest\.safetensors has .*layers\.1\."):
+    with pytest.raises(InputError, match=r"latest\.safetensors has .*layers\.1\..*: the model has changed"):
         load_training_state(tmp_path / "latest.safetensors", other, torch.optim.AdamW(other.parameters()))
 
 
@@ -95,6 +96,12 @@ def test_a_damaged_checkpoint_is_one_clear_line(tmp_path, content):
     with pytest.raises(InputError, match=r"latest\.safetensors is damaged") as error:
         load_tensors(path)
     assert "\n" not in str(error.value)
+
+
+def test_a_file_without_a_training_state_is_not_called_damaged(tmp_path):
+    save_file({"weight": torch.zeros(1)}, tmp_path / "weights.safetensors")
+    with pytest.raises(InputError, match=r"weights\.safetensors holds no training state: start this run again"):
+        load_tensors(tmp_path / "weights.safetensors")
 
 
 MOMENT, STEP = "optimizer.exp_avg.output.bias", "optimizer.step.output.bias"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from transformer_lab.errors import InputError
@@ -37,6 +38,18 @@ def test_stopping_keeps_what_is_finished_and_resuming_goes_on(tiny_preset, tmp_p
     steps = [record["step"] for record in again if record["kind"] == "step"]
     assert steps == list(range(1, len(steps) + 1))
     assert again[-1]["kind"] == "end"
+
+
+def test_a_process_that_is_killed_during_on_log_is_one_line(tiny_preset, tmp_path):
+    """The system may do this if memory runs out. The notebook notices when it asks for the next record."""
+
+    def kill(record):
+        (child,) = psutil.Process().children()
+        child.kill()
+        child.wait()
+
+    with pytest.raises(InputError, match=r"^the training process ended early:\n"):
+        train_in_own_process(tiny_preset, tmp_path / "run", kill)
 
 
 def test_an_error_arrives(tiny_preset, tmp_path):

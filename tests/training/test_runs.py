@@ -283,9 +283,44 @@ def test_a_wrong_folder_is_refused_before_the_corpus_is_loaded(tiny_preset, fini
     assert digest(finished_run / "weights.safetensors") == before
     with pytest.raises(InputError, match="holds no training run to resume"):
         train(nowhere, tmp_path / "nothing", resume=True)
+    assert not (tmp_path / "nothing").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot write .*file/run \(Not a directory\)"):
         train(nowhere, tmp_path / "file" / "run")
+
+
+def test_only_one_process_trains_in_a_folder(tiny_preset, finished_run, tmp_path):
+    """Two processes would delete each other's checkpoints."""
+    refused = []
+
+    def train_again(record):
+        if record["kind"] == "step" and record["step"] in (1, 30):
+            for resume in (False, True):
+                with pytest.raises(InputError, match="run is in use by another training process: wait for it, or stop"):
+                    train(tiny_preset, tmp_path / "run", resume=resume)
+                refused.append(resume)
+
+    train(tiny_preset, tmp_path / "run", on_log=train_again)
+    assert refused == [False, True] * 2
+    assert_same_run(tmp_path / "run", finished_run)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {path.name for path in finished_run.iterdir()}
+    assert not list(finished_run.glob("*.lock"))
+
+
+class SoftCapped(Transformer):
+    """A model whose logits don't come straight from its output layer."""
+
+    def decode(self, target, memory, source_mask):
+        return super().decode(target, memory, source_mask).tanh()
+
+
+def test_what_a_model_does_to_its_logits_is_trained_with(tiny_preset, tmp_path, capsys):
+    """The faster copy of the model would ignore the cap, and the loss would fall below that of the model itself."""
+    for fast in (False, True):
+        preset = replace(tiny_preset, epochs=1, fast=fast)
+        train(preset, tmp_path / str(fast), build_model=SoftCapped)
+        assert ("the model trains more slowly" in capsys.readouterr().err) == fast
+    assert steps_of(tmp_path / "True") == steps_of(tmp_path / "False")
 
 
 class WithSavedTable(Transformer):
@@ -310,9 +345,10 @@ class Diverging(Transformer):
 
     calls = 0
 
-    def forward(self, source, target):
-        self.calls += self.training
-        return super().forward(source, target) * (float("nan") if self.calls >= 30 else 1.0)
+    def encode(self, source):
+        memory, source_mask = super().encode(source)
+        self.calls += self.training and len(source) > 1  # the check of the output layer has one sentence
+        return memory * (float("nan") if self.calls >= 30 else 1.0), source_mask
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_good_checkpoint(
@@ -322,11 +358,11 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_good_checkp
     folder = tmp_path / "run"
     message = (
         r"^the loss is nan at step 30 \(epoch 2\), in the batch with the training pairs \d+, .*: "
-        r"lower peak_rate or look at these pairs; the checkpoint of epoch 1 is intact\Z"
+        r"train in a new folder with a lower `peak_rate`, or look at these pairs\Z"
     )
     with pytest.raises(InputError, match=message):
         train(tiny_preset, folder, build_model=Diverging)
-    with pytest.raises(InputError, match="lower learning_rate_scale or look at these pairs"):
+    with pytest.raises(InputError, match="with a lower `learning_rate_scale`, or look"):
         train(replace(tiny_preset, schedule="paper"), tmp_path / "of the paper", build_model=Diverging)
     assert [step for step, _ in steps_of(folder)] == list(range(1, 30))
     train(tiny_preset, folder, resume=True)
@@ -360,7 +396,7 @@ def test_a_refused_run_leaves_nothing_and_long_pairs_are_left_out(tiny_preset, t
     for change, says in (
         ({"max_length": 2}, "none of the 336 training pairs has 2 tokens or fewer on both sides: raise max_length"),
         ({"max_tokens": 5}, "tokens, but a batch holds only 5: raise max_tokens"),
-        ({"n_heads": 3}, "d_model"),
+        ({"n_heads": 3}, "^`d_model` 64 is not divisible by `n_heads` 3$"),
     ):
         with pytest.raises(InputError, match=says):
             train(replace(tiny_preset, **change), tmp_path)
@@ -421,7 +457,7 @@ def test_a_loss_that_is_not_finite_is_named_by_its_own_step_when_it_is_read_late
         run.model.output.bias.fill_(float("nan"))
         run.fast.sync_weights()
     before = [parameter.detach().clone() for parameter in run.model.parameters()]
-    with pytest.raises(InputError, match=r"the loss is nan at step 1 \(epoch 1\), .*no epoch was finished yet"):
+    with pytest.raises(InputError, match=r"the loss is nan at step 1 \(epoch 1\), "):
         run.train_epoch(1)
     assert run.progress.step == 2  # the step that was being computed
     torch.testing.assert_close(before, list(run.model.parameters()), rtol=0, atol=0, equal_nan=True)

@@ -37,3 +37,4 @@ def test_linear_rate_in_a_run_that_is_shorter_than_its_warmup():
     assert max(rates) == rates[4] == 1.0
     assert rates[-1] == 0.0
     assert linear_rate(1, peak_rate=1.0, warmup_steps=400, total_steps=1) == 1.0
+    assert linear_rate(2, peak_rate=1.0, warmup_steps=400, total_steps=1) == 0.0  # after the end

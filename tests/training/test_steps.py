@@ -87,6 +87,19 @@ def test_evaluate_counts_every_token_the_same():
     assert all(map(math.isnan, evaluate(model, [one_batch(sources, targets)])))
 
 
+def test_evaluate_skips_a_batch_without_labels():
+    """Its mean loss is NaN, and so would be the sum."""
+    model, batch = tiny_model(), one_batch(*sentences(4))
+    assert evaluate(model, [one_batch([[3, 2]], [[1, 0]]), batch]) == evaluate(model, [batch])
+
+
+def test_evaluate_restores_the_mode_of_a_model_that_raises():
+    model, too_long = tiny_model(), one_batch([[3, 2]], [[1, *[3] * 40, 2]])
+    with pytest.raises(ValueError, match="41"):
+        evaluate(model, [too_long])
+    assert model.training
+
+
 def test_update_is_the_same_as_train_step():
     """The exercise's function and the one used for full-scale training must not drift apart."""
     batch = one_batch(*sentences(6))

@@ -48,7 +48,8 @@ class Cache:
 
     def reorder(self, indices: Tensor) -> None:
         """Replace row i with what was row `indices[i]` before."""
-        self.buffer = self.buffer.index_select(0, indices)  # several times faster than `buffer[indices]`
+        if self.buffer is not None:
+            self.buffer = self.buffer.index_select(0, indices)  # several times faster than `buffer[indices]`
 
 
 class CachedAttention:
@@ -240,7 +241,28 @@ def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
     own = getattr(model, "incremental_decoder", None)
     if own is not None:
         return own(source)
-    return IncrementalDecoder(model, source) if hasattr(model, "decoder") else PrefixDecoder(model, source)
+    if hasattr(model, "decoder") and ends_with_output(model, lambda x: model.decode(x, *model.encode(x))):
+        return IncrementalDecoder(model, source)
+    return PrefixDecoder(model, source)
+
+
+@torch.no_grad()
+def ends_with_output(model: nn.Module, run: Callable[[Tensor], Tensor]) -> bool:
+    """Return whether the logits that a model returns come straight from its module `output`.
+
+    If not, for example because a soft cap follows, code that applies `output` itself would get different logits.
+
+    Args:
+        model: The model.
+        run: Runs the model with the given tokens, `(1, 2)`, as source and target, and returns the logits.
+    """
+    outputs = []
+    if not isinstance(getattr(model, "output", None), nn.Module):
+        return False
+    tokens = torch.full((1, 2), model.config.eos_id, device=next(model.parameters()).device)
+    with model.output.register_forward_hook(lambda _, __, output: outputs.append(output)):
+        logits = run(tokens)
+    return any(logits is output for output in outputs)
 
 
 @reimplements("greedy_decode")
@@ -285,7 +307,9 @@ def cached_beam_search(
     translations: list[list[int]] = [[] for _ in source]
     with evaluation_mode(model):
         decoder = incremental_decoder(model, source)
-        output = getattr(model, "output", nn.Identity())  # if there is none, `decode` returns logits
+        # A `PrefixDecoder` returns logits, and so does the decoder of a model that has no output layer.
+        is_output_left = hasattr(model, "output") and not isinstance(decoder, PrefixDecoder)
+        output = model.output if is_output_left else nn.Identity()
         sentences = torch.arange(len(source), device=device)  # indices of the unfinished sentences in the batch
         limits = torch.as_tensor(max_length, device=device).expand(len(source))
         newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam); the beam starts with one hypothesis
@@ -366,14 +390,14 @@ def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tens
     on_cpu = x.device.type == "cpu"
     for some in x.split(ROWS_AT_ONCE if on_cpu else ROWS_AT_ONCE_ON_GPU):
         logits = output(some)  # (some rows, vocab)
-        best = greatest(logits, k) if on_cpu else logits.topk(k).indices  # (some rows, k)
+        best = top_indices(logits, k) if on_cpu else logits.topk(k).indices  # (some rows, k)
         tokens.append(best)
         log_probabilities.append(logits.log_softmax(dim=-1).gather(1, best).double())
     return torch.cat(log_probabilities), torch.cat(tokens)
 
 
-def greatest(x: Tensor, k: int) -> Tensor:
-    """Return `x.topk(k).indices` for `x`, `(rows, columns)`. With thousands of columns, this is several times faster.
+def top_indices(x: Tensor, k: int) -> Tensor:
+    """Return `x.topk(k).indices` for `x`, `(rows, columns)`. With 8,000 or more columns, this is several times faster.
 
     The columns are divided into groups. The k largest values are in the k groups with the largest maxima, so only those
     groups and the leftover columns are sorted.

@@ -31,24 +31,24 @@ class SearchTree:
     beams: list[list[int]]
     eos_id: int
 
-    def finished(self, place: int) -> bool:
-        return self.nodes[place].token == self.eos_id
+    def finished(self, node: int) -> bool:
+        return self.nodes[node].token == self.eos_id
 
-    def path(self, place: int) -> list[int]:
+    def path(self, node: int) -> list[int]:
         """Return the node indices of a hypothesis, from its first token to its last."""
         path = []
-        while place > 0:
-            path.append(place)
-            place = self.nodes[place].parent
+        while node > 0:
+            path.append(node)
+            node = self.nodes[node].parent
         return path[::-1]
 
-    def normalized_score(self, place: int, alpha: float) -> float:
+    def normalized_score(self, node: int, alpha: float) -> float:
         """Return the log-probability divided by the length penalty. The search chooses the highest of these scores."""
-        return self.nodes[place].score / length_penalty(self.nodes[place].length, alpha)
+        return self.nodes[node].score / length_penalty(self.nodes[node].length, alpha)
 
     def best(self, alpha: float) -> int:
         """Return the index of the hypothesis that `beam_search` would return."""
-        return max(self.beams[-1], key=lambda place: self.normalized_score(place, alpha))
+        return max(self.beams[-1], key=lambda node: self.normalized_score(node, alpha))
 
 
 def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: int) -> SearchTree:

@@ -165,13 +165,13 @@ class Translator:
         """
         longest = self.model.config.max_length
         for number, sentence in enumerate(sentences, 1):
-            check_text(sentence, number)
+            check_text(sentence, f"sentence {number}")
         sources = self.tokenizer.encode_sources(sentences)
         for number, source in enumerate(sources, 1):
             if len(source) > longest:
                 raise InputError(
                     f"sentence {number} has {len(source)} tokens, but this model reads at most {longest}: "
-                    "split it into shorter sentences"
+                    "split it into shorter sentences, or train with a larger max_length"
                 )
         return sources
 
@@ -198,7 +198,7 @@ class Translator:
             target = [config.bos_id, *self.search([sentence], 4, DEFAULT_ALPHA, None)[0]]
             target = target[: config.max_length]  # the decoder never read the last token of a truncated translation
         else:
-            check_text(translation, 1)
+            check_text(translation, "the translation")
             target = self.tokenizer.encode_target(translation)[:-1]  # the final eos is predicted but never read
             if len(target) > config.max_length:
                 raise InputError(
@@ -235,22 +235,22 @@ def read_config(path: Path) -> TransformerConfig:
         raise InputError(f"{path} is not a model configuration ({error}): take the file of its run") from None
 
 
-def check_text(sentence: str, number: int) -> None:
+def check_text(sentence: str, name: str) -> None:
     """Check that a sentence is valid text.
 
     Raises:
         InputError: The sentence is blank, is not a string, or contains a NUL byte or a lone surrogate. The message
-            includes `number`.
+            starts with `name`.
     """
     if not isinstance(sentence, str):
-        raise InputError(f"sentence {number} is {sentence!r}, but must be a string")
+        raise InputError(f"{name} is {sentence!r}, but must be a string")
     if not sentence.strip():
-        raise InputError(f"sentence {number} is empty: write one sentence per line")
+        raise InputError(f"{name} is empty: give at least one word")
     if "\0" in sentence:
         position = sentence.index("\0") + 1
-        raise InputError(f"sentence {number} has a NUL byte at character {position}: is this UTF-8 text?")
+        raise InputError(f"{name} has a NUL byte at character {position}: is this UTF-8 text?")
     try:
         sentence.encode("utf-8")
     except UnicodeEncodeError as error:
         position = error.start + 1
-        raise InputError(f"sentence {number} is not valid Unicode at character {position}: give it as UTF-8") from None
+        raise InputError(f"{name} is not valid Unicode at character {position}: give it as UTF-8") from None

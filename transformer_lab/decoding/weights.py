@@ -43,25 +43,29 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     }
 
 
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: Path) -> None:
+def load_weights(
+    model: nn.Module,
+    weights: Mapping[str, Tensor],
+    origin: Path,
+    remedy: str = "take weights.safetensors and config.json from the same run",
+) -> None:
     """Copy `weights` into `model`. The names of the weights are the same as in `model_weights`.
 
     Raises:
         InputError: The weights belong to a different model. The message names `origin` and the first tensor that
-            differs.
+            differs, and ends with `remedy`.
     """
     own = model_weights(model)
-    remedy = "take weights.safetensors and config.json from the same run"
     for name, tensor in own.items():
         if name not in weights:
-            raise InputError(f"{origin} has no {name}, which its config.json asks for: {remedy}")
+            raise InputError(f"{origin} has no {name}, but the model does: {remedy}")
         if weights[name].shape != tensor.shape:
             raise InputError(
                 f"{origin} belongs to a different model: {name} has shape {tuple(weights[name].shape)} there, "
-                f"but {tuple(tensor.shape)} according to its config.json: {remedy}"
+                f"but {tuple(tensor.shape)} in this model: {remedy}"
             )
     for name in weights:
         if name not in own:
-            raise InputError(f"{origin} has {name}, which the model in its config.json doesn't have: {remedy}")
+            raise InputError(f"{origin} has {name}, but the model doesn't: {remedy}")
     for name, tensor in own.items():
         tensor.copy_(weights[name])

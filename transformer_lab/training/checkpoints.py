@@ -17,6 +17,8 @@ from transformer_lab.decoding.weights import load_weights, model_weights
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing
 
+MODEL_HAS_CHANGED = "the model has changed since this run started, so restore it or train in a new folder"
+
 
 def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Average the weights of several checkpoints (section 6.1 averages the last 5 of the base model).
@@ -62,15 +64,20 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return `(tensors, facts)` as written by `save_tensors`. The tensors are on the CPU.
 
     Raises:
-        InputError: The file is missing or incomplete.
+        InputError: The file is missing or incomplete, or `save_tensors` didn't write it.
     """
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["facts"])  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = file.metadata() or {}
+        facts = json.loads(metadata.get("facts", "null"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: start this run again in another folder") from None
-    except (SafetensorError, OSError, TypeError, KeyError, ValueError, RecursionError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}): start this run again in another folder") from None
+    if "facts" not in metadata:
+        raise InputError(f"{path} holds no training state: start this run again in another folder")
+    return tensors, facts
 
 
 def save_training_state(
@@ -100,7 +107,7 @@ def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Opt
         else:
             moment, _, name = name.partition(".")
             moments.setdefault(name, {})[moment] = tensor
-    load_weights(model, weights, path)
+    load_weights(model, weights, path, MODEL_HAS_CHANGED)
     if not any(moments.values()):
         raise InputError(f"{path} is damaged (no optimizer state): start this run again in another folder")
     for name, parameter in model.named_parameters():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -67,9 +68,13 @@ def train_in_own_process(
             text=True,
             encoding="utf-8",
         )
+
+        def send(line: str) -> None:
+            with suppress(BrokenPipeError):  # the process has ended, and so will the loop below
+                os.write(process.stdin.fileno(), f"{line}\n".encode())  # closing a buffer would raise the error again
+
         with process:  # on exit, closes the channel to end the process, and waits for it to end
-            process.stdin.write(json.dumps([asdict(preset), str(output), resume]) + "\n")
-            process.stdin.flush()
+            send(json.dumps([asdict(preset), str(output), resume]))
             for line in process.stdout:
                 record = json.loads(line)
                 if record["kind"] == "result":
@@ -77,7 +82,6 @@ def train_in_own_process(
                         raise InputError(record["result"]["input_error"])
                     return record["result"]
                 on_log(record)
-                process.stdin.write("\n")
-                process.stdin.flush()
+                send("")
         errors.seek(0)
         raise InputError("the training process ended early:\n" + "".join(errors.readlines()[-8:]))

@@ -24,4 +24,4 @@ def linear_rate(step: int, peak_rate: float, warmup_steps: int, total_steps: int
     warmup_steps = max(1, min(warmup_steps, total_steps // 2))
     if step <= warmup_steps:
         return peak_rate * step / warmup_steps
-    return peak_rate * max(0.0, (total_steps - step) / (total_steps - warmup_steps))
+    return peak_rate * (max(0, total_steps - step) / max(1, total_steps - warmup_steps))

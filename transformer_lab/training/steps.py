@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lab.data.batches import Batch
+from transformer_lab.decoding.incremental import ends_with_output
 from transformer_lab.presets import Preset
 from transformer_lab.reimplementations import reimplements
 from transformer_lab.training.distributed import WorkerGroup
@@ -61,14 +62,18 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
     was_training = model.training
     model.eval()
     total_loss, total_tokens = 0.0, 0
-    with torch.no_grad():
-        for batch in batches:
-            decoder_input, labels = shift_target(batch.target)
-            logits = model(batch.source, decoder_input)
-            loss = label_smoothing_loss(logits, labels, 0.0, model.config.pad_id)
-            total_loss += loss.item() * batch.target_tokens
-            total_tokens += batch.target_tokens
-    model.train(was_training)
+    try:
+        with torch.no_grad():
+            for batch in batches:
+                if not batch.target_tokens:  # the mean loss of no tokens is NaN
+                    continue
+                decoder_input, labels = shift_target(batch.target)
+                logits = model(batch.source, decoder_input)
+                loss = label_smoothing_loss(logits, labels, 0.0, model.config.pad_id)
+                total_loss += loss.item() * batch.target_tokens
+                total_tokens += batch.target_tokens
+    finally:
+        model.train(was_training)
     if not total_tokens:
         raise ValueError("no tokens to evaluate on: give at least one batch with a target")
     mean = total_loss / total_tokens
@@ -161,8 +166,11 @@ def backward(model: nn.Module, batch: Batch, preset: Preset, part: float, precis
 
 
 def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) -> FastGradients | None:
-    """Return the `fast` argument for `update_weights`. With `compiled`, compile the module that computes gradients."""
-    if preset.fast:
+    """Return the `fast` argument for `update_weights`. With `compiled`, compile the module that computes gradients.
+
+    If the model changes its logits after the output layer, the result is None, because the copy would ignore that.
+    """
+    if preset.fast and ends_with_output(model, lambda tokens: model(tokens, tokens)):
         return FastGradients(model, precision, preset.compiled)
     if preset.compiled:
         model.compile(dynamic=True)  # one program for batches of every shape

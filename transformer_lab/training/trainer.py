@@ -3,17 +3,19 @@
 import ctypes
 import math
 import os
+import re
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from torch import nn
 from tqdm import tqdm
 
@@ -28,6 +30,7 @@ from transformer_lab.files import writing
 from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
 from transformer_lab.presets import Preset, find_preset
 from transformer_lab.training.checkpoints import (
+    MODEL_HAS_CHANGED,
     average_checkpoints,
     load_tensors,
     load_training_state,
@@ -116,22 +119,47 @@ def train(
     where = choose_device(device)
     workers = join_workers(where)
     try:
-        if workers.first:
-            check_output_folder(output, resume)  # before a corpus is downloaded
-        if not resume:
-            check_sizes(preset, build_model)
-        corpus = load_corpus(preset.corpus, source, target, data_dir)
-        if resume and is_finished(output):
-            record = read_json(output / "training.json")
-            compare_configurations(record, configuration(preset, corpus), output)
-            return record if workers.first else {}
-        run = TrainingRun(preset, corpus, output, resume, build_model, on_log, where, workers)
-        with reusing_freed_memory():
-            for epoch in range(run.progress.epoch + 1, preset.epochs + 1):
-                run.train_epoch(epoch)
-        return run.finish() if workers.first else {}
+        with locking(output, resume) if workers.first else nullcontext():
+            if workers.first:
+                check_output_folder(output, resume)  # before a corpus is downloaded
+            if not resume:
+                check_sizes(preset, build_model)
+            corpus = load_corpus(preset.corpus, source, target, data_dir)
+            if resume and is_finished(output):
+                record = read_json(output / "training.json")
+                compare_configurations(record, configuration(preset, corpus), output)
+                return record if workers.first else {}
+            run = TrainingRun(preset, corpus, output, resume, build_model, on_log, where, workers)
+            with reusing_freed_memory():
+                for epoch in range(run.progress.epoch + 1, preset.epochs + 1):
+                    run.train_epoch(epoch)
+            return run.finish() if workers.first else {}
     finally:
         workers.leave()
+
+
+@contextmanager
+def locking(output: Path, resume: bool) -> Iterator[None]:
+    """Let no other process train in `output` during the `with` block. If this process dies, the system ends the lock.
+
+    Raises:
+        InputError: Another process is training there, there is no run to resume, or the folder cannot be written.
+    """
+    if resume and not (output / "training.json").exists():
+        raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
+    path = output / "training.lock"
+    with writing(output):
+        output.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = FileLock(path).acquire(timeout=0)
+        except Timeout:
+            raise InputError(f"{output} is in use by another training process: wait for it, or stop it") from None
+    with lock:
+        try:
+            yield
+        finally:
+            with suppress(PermissionError):  # on Windows, only the release can remove the file
+                path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -167,7 +195,7 @@ def errors_of_building() -> Iterator[None]:
     try:
         yield
     except ValueError as error:  # d_model is odd, or not divisible by n_heads
-        raise InputError(str(error), parameter="d_model") from None
+        raise InputError(re.sub(r"(?<!`)\b(d_model|n_heads)\b", r"`\1`", str(error))) from None
     except RuntimeError as error:
         if "allocate" not in str(error):
             raise
@@ -178,8 +206,6 @@ def errors_of_building() -> Iterator[None]:
 def check_output_folder(output: Path, resume: bool) -> None:
     """Prepare the folder for a new run or, with `resume`, for continuing the run in it."""
     if resume:
-        if not (output / "training.json").exists():
-            raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
         if not is_finished(output):
             with writing(output):
                 (output / "checkpoints").mkdir(exist_ok=True)  # if there is no checkpoint, the run starts over
@@ -373,6 +399,12 @@ class TrainingRun:
         with errors_of_building():
             self.model = new_model(self.preset, self.tokenizer, build_model).to(self.device)
             self.fast = prepare_gradients(self.model, self.preset, self.precision)
+        if self.preset.fast and not self.fast and self.workers.first:
+            print(
+                "the model trains more slowly, because its logits don't come straight from its output layer: the "
+                "faster copy of the model would ignore what happens after that layer",
+                file=sys.stderr,
+            )
         self.optimizer = build_optimizer(self.model, self.preset)
 
     def load_checkpoint(self) -> None:
@@ -488,7 +520,7 @@ class TrainingRun:
             return usual.sources, usual.targets
         sources, targets = list(usual.sources), list(usual.targets)
         # The seeds are the same in every process, because the processes share the batches.
-        seeds = [seed_of(preset.seed, epoch, stream) for stream in (SOURCE_SPELLING, TARGET_SPELLING)]
+        seeds = [seed_of(preset.seed, epoch, stream) for stream in (SOURCE_BPE_DROPOUT, TARGET_BPE_DROPOUT)]
         texts = [list(side) for side in zip(*usual.pairs, strict=True)]
         if preset.bpe_dropout_on != "target":
             sources = self.tokenizer.encode_sources(texts[0], preset.bpe_dropout, seeds[0])
@@ -525,12 +557,10 @@ class TrainingRun:
         numbers = [all_numbers[index] for batch in bad or step.batches for index in batch.indices]
         shown = ", ".join(str(number) for number in numbers[:10])
         more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
-        epoch = step.epoch
-        left = f"the checkpoint of epoch {epoch - 1} is intact" if epoch > 1 else "no epoch was finished yet"
         rate = "learning_rate_scale" if self.preset.schedule == "paper" else "peak_rate"
         return (
-            f"{what} at step {step.number} (epoch {epoch}), in the batch with the training pairs {shown}{more}: "
-            f"lower {rate} or look at these pairs; {left}"
+            f"{what} at step {step.number} (epoch {step.epoch}), in the batch with the training pairs {shown}{more}: "
+            f"train in a new folder with a lower `{rate}`, or look at these pairs"
         )
 
     def validate(self, train_loss: float, speed: float) -> None:
@@ -618,7 +648,8 @@ class TrainingRun:
 
     def load_average(self, epochs: list[int]) -> None:
         paths = [self.weights_of_epoch(epoch) for epoch in epochs]
-        load_weights(self.model, average_checkpoints([load_tensors(path)[0] for path in paths]), paths[-1])
+        averaged = average_checkpoints([load_tensors(path)[0] for path in paths])
+        load_weights(self.model, averaged, paths[-1], MODEL_HAS_CHANGED)
 
 
 def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[TransformerConfig], nn.Module]) -> nn.Module:
@@ -657,7 +688,7 @@ def warn_of_unfinished_warm_up(preset: Preset, total_steps: int) -> None:
         )
 
 
-SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # for BPE-dropout; others: 0 for pair order, 1 + rank for dropout
+SOURCE_BPE_DROPOUT, TARGET_BPE_DROPOUT = 1_007, 1_008  # streams; others: 0 for pair order, 1 + rank for dropout
 
 
 def seed_of(seed: int, epoch: int, stream: int) -> int:
