@@ -62,18 +62,14 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
     was_training = model.training
     model.eval()
     total_loss, total_tokens = 0.0, 0
-    try:
-        with torch.no_grad():
-            for batch in batches:
-                if not batch.target_tokens:  # the mean loss of no tokens is NaN
-                    continue
-                decoder_input, labels = shift_target(batch.target)
-                logits = model(batch.source, decoder_input)
-                loss = label_smoothing_loss(logits, labels, 0.0, model.config.pad_id)
-                total_loss += loss.item() * batch.target_tokens
-                total_tokens += batch.target_tokens
-    finally:
-        model.train(was_training)
+    with torch.no_grad():
+        for batch in batches:
+            decoder_input, labels = shift_target(batch.target)
+            logits = model(batch.source, decoder_input)
+            loss = label_smoothing_loss(logits, labels, 0.0, model.config.pad_id)
+            total_loss += loss.item() * batch.target_tokens
+            total_tokens += batch.target_tokens
+    model.train(was_training)
     if not total_tokens:
         raise ValueError("no tokens to evaluate on: give at least one batch with a target")
     mean = total_loss / total_tokens
