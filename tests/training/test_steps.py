@@ -87,6 +87,32 @@ def test_evaluate_counts_every_token_the_same():
     assert all(map(math.isnan, evaluate(model, [one_batch(sources, targets)])))
 
 
+def test_update_is_the_same_as_train_step():
+    """The exercise's function and the one used for full-scale training must not drift apart."""
+    batch = one_batch(*sentences(6))
+    readable, full = tiny_model(), tiny_model()
+    loss = train_step(readable, batch, with_optimizer(readable), PRESET.label_smoothing, PRESET.clip_norm)
+    losses, norm = update_weights(full, [batch], with_optimizer(full), PRESET, torch.float32, ALONE).read()
+    assert losses == [pytest.approx(loss, rel=1e-6)]
+    assert norm > PRESET.clip_norm  # otherwise clipping would not be tested
+    assert_same_weights(readable, full, 1e-7)
+
+
+def test_accumulated_batches_give_the_update_of_one_big_batch():
+    """Dividing by the number of batches instead of the number of tokens would favor the batch with fewer tokens."""
+    sources, targets = sentences(12)
+    pieces = bucketed_batches(sources, targets, 40, 0)
+    assert len({piece.target_tokens for piece in pieces}) > 1
+    at_once, in_pieces = tiny_model(), tiny_model()
+    big = [one_batch(sources, targets)]
+    losses, norm = update_weights(at_once, big, with_optimizer(at_once), PRESET, torch.float32, ALONE).read()
+    update = update_weights(in_pieces, pieces, with_optimizer(in_pieces), PRESET, torch.float32, ALONE)
+    parts, norm_of_parts = update.read()
+    assert sum(parts) == pytest.approx(sum(losses), rel=1e-5)  # float32 sums in a different order
+    assert norm_of_parts == pytest.approx(norm, rel=1e-4)
+    assert_same_weights(at_once, in_pieces, 1e-5)
+
+
 @pytest.mark.parametrize("changed", [{"clip_norm": 0.0}, {"betas": (0.5, 0.98)}, {"weight_decay": 0.5}])
 def test_options_of_the_optimizer_have_an_effect(changed):
     """An option that nothing reads would look like one that makes no difference."""
