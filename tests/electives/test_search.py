@@ -463,3 +463,10 @@ def test_importance_needs_eight_trials(plan):
     table = sampled(plan, 8, seed=0).assign(bleu=[1.0] * 7 + [None])
     with pytest.raises(InputError, match="at least 8 are needed"):
         importance(table)
+
+
+def test_a_search_that_another_process_holds_is_not_called_a_full_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(searching, "LOCK_SECONDS", 0)
+    held = pytest.raises(InputError, match="another process has held")
+    with searching.only_one(tmp_path), held, searching.only_one(tmp_path):
+        raise AssertionError("two processes hold the lock")

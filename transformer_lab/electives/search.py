@@ -149,13 +149,15 @@ def only_one(folder: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    try:
-        with writing(folder), FileLock(folder / "search.lock", timeout=LOCK_SECONDS):
+    with writing(folder):
+        try:
+            lock = FileLock(folder / "search.lock").acquire(timeout=LOCK_SECONDS)
+        except Timeout:  # an `OSError`, which `writing` would report as a disk's
+            raise InputError(
+                f"another process has held {folder / 'search.lock'} for {LOCK_SECONDS} s: end it, then start this again"
+            ) from None
+        with lock:
             yield
-    except Timeout:
-        raise InputError(
-            f"another process has held {folder / 'search.lock'} for {LOCK_SECONDS} s: end it, then start this again"
-        ) from None
 
 
 def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
