@@ -278,7 +278,6 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-    from traitlets.config import Config
 
     environment = os.environ | {
         "TRANSFORMER_LAB_MINE": "off",
@@ -291,7 +290,6 @@ def _execute(solution: NotebookNode, path: Path) -> None:
         timeout=CELL_TIMEOUT,
         iopub_timeout=CELL_TIMEOUT,  # with the default of 4, outputs are silently lost on a busy machine
         kernel_name="python3",
-        config=Config(KernelManager={"transport_encryption": "auto"}),  # otherwise ipykernel warns of plain TCP
         record_timing=False,
         store_widget_state=False,
         resources={"metadata": {"path": str(path.parent)}},
