@@ -13,4 +13,9 @@ def reimplements(*answers: str) -> Callable[[F], F]:
     the answers. In a class, mark each method that should be emptied. An answer that contains an earlier one, as
     `CachedAttention` does, needs no mark, because it is emptied along with the earlier one.
     """
-    return lambda function: function
+
+    def mark(function: F) -> F:
+        function.reimplements = answers
+        return function
+
+    return mark

@@ -64,7 +64,7 @@ def test_fewer_than_one_in_ten_is_a_whole_function():
 
 
 def test_every_section_is_about_an_exercise():
-    """Nobody would ever see the entries below a misspelled heading."""
+    """If a heading is misspelled, its entries are never used."""
     assert {entry.exercise for entry in catalogue._all_entries()} <= exercises().keys()
 
 
